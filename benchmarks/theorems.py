@@ -15,7 +15,7 @@ from scipy.special import comb
 from scipy.stats import binom
 
 from skipring.convergence import Problem, error_bound
-from skipring.privacy.theorems import paper_noise_multiplier, stated_epsilon, visits
+from skipring.privacy.paper import paper_noise_multiplier, stated_epsilon, visits
 
 DELTA = DELTA_PRIME = 1e-6
 NOISE = paper_noise_multiplier(1.0, DELTA)

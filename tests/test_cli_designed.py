@@ -51,7 +51,7 @@ def test_a_plan_knows_it(skipring: Command) -> None:
     [
         ("--nodes 2", "--nodes 2: two nodes have one order only"),
         ("--steps 121", "--steps 121: must be a multiple of nodes"),
-        ("--schedule random-ring --closing 2", "--closing 2: no forecast of random-ring knows closing hops"),
+        ("--schedule random-ring --closing 2", "--closing 2: random-ring has no closing hops"),
         ("--schedule ring --order-seed 2", "--order-seed 2: is for an order that is still to be designed"),
         ("--closing -1", "--closing -1"),
         ("--search -5", "--search -5"),
@@ -75,13 +75,13 @@ def test_a_comparison_and_its_page_lead_with_what_holds_for_every_pair(skipring:
     )
     line = "compare run.toml --schedules designed-ring,random-ring"
     out = words_of(skipring(f"{line} --out shown").out)
-    assert "For random-ring the forecast is an average over orders; on the path of the first run" in out
+    assert "For random-ring what is promised is an average over orders; on the path of the first run" in out
     designed, drawn = json.loads(skipring(f"{line} --out told --json").out)["alternatives"]
     assert designed["epsilon_every_pair"] == pytest.approx(8.0, rel=1e-4)
     assert drawn["epsilon_every_pair"] > 8.0
     assert skipring("report shown/designed-ring shown/random-ring --out page.html").code == 0
     page = Path("page.html").read_text()
-    assert "<td>epsilon, forecast, every pair</td>" in page
-    assert "The forecast is an average over orders" in page
-    assert "epsilon, forecast, every pair" in skipring("simulate run.toml --set schedule.name=designed-ring").out
-    assert "epsilon, realised, every pair" in skipring("simulate run.toml --out drawn").out
+    assert "<td>epsilon, promised, every pair</td>" in page
+    assert "What is promised is an average over orders" in page
+    assert "epsilon, promised, every pair" in skipring("simulate run.toml --set schedule.name=designed-ring").out
+    assert "epsilon, in this run, every pair" in skipring("simulate run.toml --out drawn").out

@@ -10,7 +10,7 @@ from skipring._numbers import number
 from skipring.convergence import Problem, error_bound
 from skipring.errors import InvalidInput
 from skipring.experiments import figure_curves, theory_tables
-from skipring.privacy.theorems import stated_epsilon
+from skipring.privacy.paper import stated_epsilon
 from skipring.report import draw_paper_figure, write_curves_csv
 
 NOISE = 10.59762

@@ -183,7 +183,7 @@ def test_too_little_time_for_a_round_is_refused() -> None:
 def test_a_trace_has_no_plan(tmp_path: Path) -> None:
     """Its epsilon would be that of independent delays, which those of a trace are not."""
     (tmp_path / "t.csv").write_text("node,seconds\n0,1\n1,2\n")
-    with pytest.raises(InvalidInput, match="no forecast of privacy covers a trace"):
+    with pytest.raises(InvalidInput, match="no epsilon is promised for a trace"):
         Budget(
             nodes=10,
             delay=parse_delay(f"trace:{tmp_path / 't.csv'}"),

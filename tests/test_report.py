@@ -110,12 +110,13 @@ def test_the_page_shows_the_numbers_of_the_files(page: str, folders: list[Path])
         errors = np.load(folder / "metrics.npz")["test_error"][:, -1]
         assert folder.name in cells
         assert f"{number(float(errors.mean()))} ± {errors.std(ddof=1):.2g}" in cells
-        for value in (privacy["forecast"]["epsilon"], privacy["paper"]["epsilon"], privacy["realised"]["worst"]):
+        worst = privacy["in_this_run"]["guarantee"]["epsilon"]
+        for value in (privacy["promised"]["epsilon"], privacy["paper"]["epsilon"], worst):
             assert upper(value) in cells
         assert number(settings["resolved"]["noise_multiplier"]) in cells
         assert str(settings["privacy"]["delta"]) in cells
-        for part in ("median", "pair_99", "worst"):
-            assert upper(privacy["realised"][part]) in page
+        for value in (worst, privacy["in_this_run"]["median"], privacy["in_this_run"]["pair_99"]):
+            assert upper(value) in page
     for name in ("skipring", "Python", "numpy", "numba"):
         assert name in cells
 
@@ -209,9 +210,9 @@ def test_the_latex_table_has_the_numbers_of_the_page(page: str, folders: list[Pa
         cells = line.removesuffix(r" \\").split(" & ")
         assert cells[0] == folder.name.replace("_", r"\_")
         assert cells[1] == row.schedule
-        assert cells[2] == row.unit == "record"
+        assert cells[2] == row.protects == "record"
         assert cells[3] == number(row.timeout).replace("infinity", r"$\infty$")
-        middle = ("skip_rate", "noise_multiplier", "epsilon_realised", "epsilon_forecast", "epsilon_paper")
+        middle = ("skip_rate", "noise_multiplier", "epsilon_in_this_run", "epsilon_promised", "epsilon_paper")
         assert cells[4:9] == [(upper if key.startswith("epsilon") else number)(getattr(row, key)) for key in middle]
         assert cells[9] == rf"{number(row.test_error.mean)} $\pm$ {row.test_error.std:.2g}"
         assert cells[10:] == [number(row.latency), number(row.updates)]
@@ -223,19 +224,19 @@ def test_latex_signs_are_escaped() -> None:
 
 def test_all_pairs_are_in_the_histogram(folders: list[Path]) -> None:
     for folder in folders:
-        realised = Result.load(folder).privacy.realised
-        assert realised is not None
-        histogram = realised.histogram
+        found = Result.load(folder).privacy.in_this_run
+        assert found is not None
+        histogram = found.histogram
         assert histogram is not None
         assert len(histogram.edges) == 41
         assert len(histogram.counts) == 40
         assert sum(histogram.counts) == 113 * 112
-        assert histogram.edges[-1] == pytest.approx(realised.worst)
+        assert histogram.edges[-1] == pytest.approx(found.worst)
         below = np.cumsum(histogram.counts) / (113 * 112)
-        assert histogram.edges[0] < realised.median < histogram.edges[-1]
+        assert histogram.edges[0] < found.median < histogram.edges[-1]
         # The bin of the median is the first whose share reaches one half.
         place = int(np.searchsorted(below, 0.5))
-        assert histogram.edges[place] - 1e-6 <= realised.median <= histogram.edges[place + 1] + 1e-6
+        assert histogram.edges[place] - 1e-6 <= found.median <= histogram.edges[place + 1] + 1e-6
 
 
 def test_the_record_of_a_folder_is_that_of_the_run(folders: list[Path]) -> None:
@@ -320,7 +321,7 @@ def test_lines_end_with_the_numbers_of_the_table(folders: list[Path]) -> None:
         _, line = error_chart([(folder.name, folder.result)], log_x=False)[0]
         assert (line["x"][-1], line["y"][-1]) == pytest.approx((row.latency, row.test_error.mean))
         lines, _ = _epsilon_lines(folder, 0)
-        assert (lines[0]["x"][-1], lines[0]["y"][-1]) == pytest.approx((row.latency, row.epsilon_forecast))
+        assert (lines[0]["x"][-1], lines[0]["y"][-1]) == pytest.approx((row.latency, row.epsilon_promised))
 
 
 def test_an_epsilon_line_ends_with_the_run_also_in_the_middle_of_a_round() -> None:

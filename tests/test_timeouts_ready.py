@@ -149,7 +149,7 @@ def test_the_frontier_shows_each_kind_of_readiness() -> None:
 
 @pytest.mark.parametrize("order", ["ring", "random-walk"])
 def test_there_is_no_plan_where_there_is_no_forecast(order: Any) -> None:
-    with pytest.raises(InvalidInput, match="no forecast"):
+    with pytest.raises(InvalidInput, match="nothing is promised"):
         budget(ready="kept", schedule=order)
 
 

@@ -129,11 +129,10 @@ def test_a_run_follows_all_three(tmp_path: Path, seconds: str, events: str) -> N
     assert 0 < result.updates[0, -1] < 60
     assert result.skipped[2] == result.offered[2]  # it can never be reached
     assert result.privacy.epsilon is None
-    assert result.privacy.forecast is not None
-    assert "trace" in str(result.privacy.forecast.refused)
-    assert result.privacy.realised is not None
-    assert result.privacy.realised.worst > 0.0
-    with pytest.raises(InvalidInput, match="realised"):
+    assert "trace" in str(result.privacy.promised.refused)
+    assert result.privacy.in_this_run is not None
+    assert result.privacy.in_this_run.worst > 0.0
+    with pytest.raises(InvalidInput, match="see epsilon in this run"):
         simulate(with_changes(None, [*BASE, *changes, "delay.timeout=2.5", "privacy.epsilon=2"]))
     with pytest.raises(InvalidInput, match="never be reached"):
         build(with_changes(None, [*BASE, *changes, "delay.timeout=inf"]))

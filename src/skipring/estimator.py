@@ -28,7 +28,7 @@ from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .learning import usual_loss
 from .models import Inputs, ModelFacts, TrainedModel, save_model
-from .privacy import USUAL_UNIT, PlannedRun, PrivacyReport, StatedEpsilon, Unit, forecast, large_delta
+from .privacy import USUAL_UNIT, PlannedRun, Unit, forecast, large_delta, nothing_promised
 from .runs import RunFile, parse_run, protected_rows
 from .schedules import USUAL_SCHEDULE
 from .simulation import DealtRows, planned, run_one, setup_on
@@ -143,7 +143,7 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
     coef_, intercept_ : the model, for rows as `scaling_` makes them: one row of coefficients and one constant for two
         classes, and otherwise one of each for every class.
     n_features_in_ : number of features. If they have names, `feature_names_in_` holds them.
-    epsilon_ : the forecast at `delta` for such a run whose noise nobody knows; infinity without noise.
+    epsilon_ : what is promised at `delta` for such a run whose noise nobody knows; infinity without noise.
     protects_ : what it hides: ``record``, ``person`` or ``node``.
     planned_ : the run as accountants see it, for composing it with others; None without noise.
     noise_multiplier_, timeout_ : what was used.
@@ -382,22 +382,16 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
         """
         check_is_fitted(self)
         why_not = "there is no noise" if self.planned_ is None else self._why_no_epsilon
-        report = PrivacyReport(
-            delta=float(self.delta),
-            noise_multiplier=self.noise_multiplier_,
-            view="offered",
-            amplified=self.planned_ is not None and self.planned_.convex,
-            refused=why_not,
-            forecast=StatedEpsilon(epsilon=self.epsilon_) if why_not is None else None,
-            not_covered=f"{_SCALES if self.standardise else ''}{_READ_OFF}",
-            planned=self.planned_,
-            unit=self.protects_,
-        )
+        delta, promised = float(self.delta), None
+        if why_not is None and self.planned_ is not None:
+            promised = forecast(self.planned_).guarantee(delta, self.epsilon_)
+        promised = promised or nothing_promised(self.protects_, delta, why_not or "there is no noise")
+        uncovered = f"{_SCALES if self.standardise else ''}{_READ_OFF}"
         facts = ModelFacts(
             name=usual_loss(len(self.classes_)).name,
             updates=self.updates_,
             run=self._run_digest,
-            guarantee=report.guarantee,
+            guarantee=dataclasses.replace(promised, not_covered=uncovered),
             source="SkipRingClassifier",
             made=made,
         )

@@ -53,7 +53,7 @@ def test_a_simulation_learns_on_features() -> None:
         assert setup.model.contracts(4.0)  # convex, so that the noise of others counts
         assert setup.data.features.dtype == np.float32
     result = simulate(run_of("scattering"))
-    assert result.privacy.amplified
+    assert result.privacy.not_amplified_because is None
     assert result.settings["model"]["features"] == "scattering"
     assert result.resolved.parameters == 3240
 

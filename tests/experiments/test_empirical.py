@@ -22,9 +22,9 @@ from skipring.experiments.beyond import best_by_nodes, by_alpha, straggler_names
 from skipring.experiments.curves import EmpiricalCurve, draw_latencies, law_curves, paper_sweep, sweep_curves
 from skipring.experiments.rivals import proven_epsilon, published_epsilon
 from skipring.experiments.theory import LAWS
-from skipring.privacy import PrivacyReport, forecast, gdp_delta, gdp_epsilon, planned_run
+from skipring.privacy import PrivacyReport, forecast, gdp_delta, gdp_epsilon, nothing_promised, planned_run
 from skipring.privacy.gossip import GossipRun, gossip_mu, muffliato_epsilon
-from skipring.privacy.theorems import stated_epsilon
+from skipring.privacy.paper import stated_epsilon
 from skipring.report.curves import write_empirical_csv
 from skipring.runs import parse_run
 from skipring.simulation import ResolvedFacts, Result, build, simulate
@@ -83,7 +83,7 @@ def recorded(points: list[int], updates: list[list[int]], skip: float, **section
         models=np.zeros((len(counts), 0)),
         offered=np.ones(20, dtype=np.int64),
         skipped=np.zeros(20, dtype=np.int64),
-        privacy=PrivacyReport(delta=1e-6, noise_multiplier=2.0, view="offered", amplified=True),
+        privacy=PrivacyReport(delta=1e-6, promised=nothing_promised("node", 1e-6, "nobody asked")),
     )
 
 
@@ -489,8 +489,8 @@ def test_gossip_as_proven_is_the_worst_of_the_reported_pairs() -> None:
         slack = 1.0 if phases == 60 else 1.02
         assert gdp_epsilon(mu, 1e-6) * (1 - 1e-9) <= epsilon <= slack * gdp_epsilon(mu, 1e-6) * (1 + 1e-9)
     reported = simulate(changed(cell.run.model_dump(), simulation={"runs": 1, "record_path": True}), threads=1)
-    assert reported.privacy.realised is not None
-    assert proven[-1] == pytest.approx(reported.privacy.realised.worst, rel=1e-9)
+    assert reported.privacy.in_this_run is not None
+    assert proven[-1] == pytest.approx(reported.privacy.in_this_run.worst, rel=1e-9)
 
 
 def test_gossip_that_clips_after_the_noise_hides_nothing() -> None:

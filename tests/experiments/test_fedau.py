@@ -59,7 +59,7 @@ def test_weights_of_one_change_nothing() -> None:
     for array in ("points", "test_error", "loss", "latency", "updates", "models", "offered", "skipped"):
         np.testing.assert_array_equal(getattr(plain, array), getattr(weighted, array), err_msg=array)
     assert weighted.privacy.refused == "FedAU's weights are not accounted for"
-    assert weighted.summary().privacy.realised is None
+    assert weighted.summary().privacy.in_this_run is None
 
 
 def test_an_update_is_a_step_that_is_longer_by_its_weight() -> None:

@@ -198,9 +198,11 @@ def test_the_command_leaves_a_figure_and_its_numbers(
 def test_the_example_hides_each_patient_and_reads_nothing_off_the_rows() -> None:
     result = simulate(ROOT / "examples" / "hospitals" / "run.toml")
     privacy = result.privacy
-    assert (privacy.unit, privacy.delta, privacy.amplified) == ("record", 1e-4, True)
-    assert privacy.not_covered is not None
-    assert privacy.not_covered.startswith("no epsilon covers the test errors of tokens on their way")  # and no rows
+    assert (privacy.promised.protects, privacy.delta, privacy.not_amplified_because) == ("record", 1e-4, None)
+    assert privacy.promised.not_covered is not None
+    assert privacy.promised.not_covered.startswith(
+        "no epsilon covers the test errors of tokens on their way"
+    )  # and no rows
     assert privacy.epsilon == pytest.approx(1.0, rel=1e-6)
     assert result.summary().skip_rate == 0.0
     # 20 models on 252 patients, 0.02 apart from each other.

@@ -6,6 +6,7 @@ import csv
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,7 +18,7 @@ from skipring.errors import InvalidInput
 from skipring.experiments import Cell, Store, Sweep
 from skipring.experiments.curves import EmpiricalCurve, paper_sweep
 from skipring.experiments.theory import LAWS
-from skipring.privacy import PrivacyReport, RealisedPrivacy, StatedEpsilon
+from skipring.privacy import Guarantee, InThisRun, PrivacyReport, nothing_promised
 from skipring.report.curves import (
     draw_law_panels,
     draw_lines,
@@ -357,14 +358,19 @@ def made_up(cell: Cell, number: int, privacy: Mapping[str, Any]) -> Result:
         models=np.zeros((runs, 0)),
         offered=np.full(10, 10),
         skipped=np.full(10, 3),
-        privacy=PrivacyReport(delta=1e-6, noise_multiplier=noise, view="offered", amplified=True, **privacy),
+        privacy=replace(PrivacyReport(delta=1e-6, promised=stated(None)), **privacy),
     )
+
+
+def stated(epsilon: float | None) -> Guarantee:
+    nothing = nothing_promised("node", 1e-6, "nobody asked")
+    return nothing if epsilon is None else replace(nothing, epsilon=epsilon, refused=None)
 
 
 def finish(
     sweep: Sweep,
     folder: Path,
-    privacy: Callable[[int], Mapping[str, Any]] = lambda _: {"forecast": StatedEpsilon(epsilon=1.0)},
+    privacy: Callable[[int], Mapping[str, Any]] = lambda _: {"promised": stated(1.0)},
 ) -> None:
     """Leave a made-up result of every cell where the command looks for them."""
     store = Store(folder)
@@ -374,11 +380,11 @@ def finish(
 
 
 def promised(number: int) -> Mapping[str, Any]:
-    return {"forecast": StatedEpsilon(epsilon=13.1 + 0.1 * number)}
+    return {"promised": stated(13.1 + 0.1 * number)}
 
 
-def realised(worst: float) -> Mapping[str, Any]:
-    return {"realised": RealisedPrivacy(worst=worst, median=1.0, pair_99=1.5)}
+def in_this_run(worst: float) -> Mapping[str, Any]:
+    return {"in_this_run": InThisRun(guarantee=stated(worst), median=1.0, pair_99=1.5)}
 
 
 def refused(_: int) -> Mapping[str, Any]:
@@ -465,7 +471,7 @@ def test_what_goes_beyond_the_paper_from_finished_cells_to_files(
     sweep = paper_sweep(name, quick=True, changes=["simulation.runs=3"])
     # Where labels decide who is late, a simulation states none.
     stated = [cell.run.stragglers.slow_class is None and number % 2 for number, cell in enumerate(sweep.cells)]
-    finish(sweep, tmp_path / "out" / "sweeps", lambda number: realised(2.0) if stated[number] else {})
+    finish(sweep, tmp_path / "out" / "sweeps", lambda number: in_this_run(2.0) if stated[number] else {})
     answer = skipring(f"paper beyond {name} --quick --runs 3 --out out --json")
     assert answer.code == 0, answer.err
     files = [f"out/{name}-quick.{suffix}" for suffix in ("png", "svg", "csv")]
@@ -509,7 +515,7 @@ def test_a_table_for_people_fits_their_window(
     monkeypatch.setenv("SKIPRING_DATA", str(houses))
     sweep = paper_sweep("stragglers", changes=["simulation.runs=3"])
     stated = [cell.run.stragglers.slow_class is None for cell in sweep.cells]
-    finish(sweep, tmp_path / "out" / "sweeps", lambda number: realised(2.5) if stated[number] else {})
+    finish(sweep, tmp_path / "out" / "sweeps", lambda number: in_this_run(2.5) if stated[number] else {})
     answer = skipring("paper beyond stragglers --runs 3 --out out")
     assert answer.code == 0, answer.err
     lines = answer.out.splitlines()

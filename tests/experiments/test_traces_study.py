@@ -79,7 +79,7 @@ def test_a_table_for_people(skipring: Command, folder: Path, tmp_path: Path) -> 
     assert answer.code == 0, answer.err
     assert max(map(len, answer.out.splitlines())) <= 100
     words = " ".join(answer.out.split())
-    assert "No forecast covers a trace" in words
+    assert "Nothing is promised for a trace" in words
     assert "ahead, fewer rows" in words
 
 

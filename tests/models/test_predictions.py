@@ -78,7 +78,8 @@ def test_predictions_are_those_that_the_simulator_tested(tmp_path: Path, data: s
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     np.testing.assert_array_equal(loaded.classes[chances.argmax(axis=1)], said)
     assert loaded.facts.updates == result.updates[1, -1]
-    for name, stated in ((OUTSIDER, result.privacy.final), (WHOLE_NODE, result.privacy.node_epsilon)):
+    for name in (OUTSIDER, WHOLE_NODE):
+        stated = result.privacy.promised.beside(name)
         beside = loaded.facts.guarantee.beside(name)
         assert beside is not None
         assert stated is not None

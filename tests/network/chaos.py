@@ -490,7 +490,10 @@ def check_accounts(folder: Path, found: Findings, readings: Sequence[JournalRead
         result = folder / reading.node / "result.json"
         if result.exists():
             status = json.loads(result.read_text())
-            if (status["own_updates"], status["epsilon"]) != (released, account.epsilon(status["delta"])):
+            if (status["own_updates"], status["guarantee"]["epsilon"]) != (
+                released,
+                account.epsilon(status["guarantee"]["delta"]),
+            ):
                 raise Broken(f"node {node} said {status['epsilon']} while it ran, and its journal says otherwise")
     return accounts
 

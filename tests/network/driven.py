@@ -464,7 +464,7 @@ class DrivenWorld(Watched):
                 result = read_status(setup.config.journal.parent / RESULT)
                 if result is None or result.own_updates != len(places):
                     raise Broken(f"3: the result of node {node} is not what was written")
-                if not np.isclose(result.epsilon, counted.epsilon(result.delta), rtol=1e-9):
+                if not np.isclose(result.epsilon, counted.epsilon(result.guarantee.delta), rtol=1e-9):
                     raise Broken(f"3: the result of node {node} says {result.epsilon}, and its journal otherwise")
                 self.happened["settled"] += counted.is_settled
             for account in accounts:

@@ -200,10 +200,10 @@ def test_simulations_of_the_guide_end_as_it_says(tmp_path: Path, monkeypatch: py
     assert found[0].privacy.epsilon == found[2].privacy.epsilon
     assert found[0].privacy.epsilon is not None
     assert 7.0 < found[0].privacy.epsilon < 8.0
-    assert (found[0].privacy.unit, found[2].privacy.unit) == ("record", "node")
+    assert (found[0].privacy.promised.protects, found[2].privacy.promised.protects) == ("record", "node")
     # Nothing is read off the rows; what is left goes for any simulation.
-    assert found[0].privacy.not_covered is not None
-    assert found[0].privacy.not_covered.startswith("no epsilon covers the test errors of tokens on their way")
+    assert found[0].privacy.promised.not_covered is not None
+    assert found[0].privacy.promised.not_covered.startswith("no epsilon covers the test errors of tokens on their way")
 
 
 def test_all_metrics_are_explained_and_all_that_are_explained_exist() -> None:

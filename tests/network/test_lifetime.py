@@ -391,11 +391,12 @@ def test_a_node_tells_what_all_runs_have_given_away_whatever_this_one_hides(
     with_ledger(configs[0], ledger, NodeBudget(epsilon=30.0, delta=DELTA))
     node, *_ = run_nodes(configs)
     status = node.status()
-    assert (status.unit, status.life_unit, status.life_runs) == ("node", "record", 2)
+    assert status.life is not None
+    assert (status.guarantee.protects, status.life.protects, status.life_runs) == ("node", "record", 2)
     both = gdp_epsilon(math.sqrt(before + node.account.mu2), DELTA)
-    assert status.life_epsilon == pytest.approx(both, rel=1e-9)
+    assert status.life.epsilon == pytest.approx(both, rel=1e-9)
     hidden = "one record (replace-one) at delta 1e-05 against the other nodes of all runs"
-    assert hidden in status.life_hides
+    assert hidden in status.life.terms
     (told,) = [line for line in metrics_text(status).splitlines() if line.startswith("# HELP skipring_life_epsilon")]
     assert hidden in told
     for command in (("network", "status", str(tmp_path / "nodes")), ("node", "status", str(configs[0].parent))):
@@ -452,7 +453,7 @@ def test_two_nodes_cannot_both_take_the_last_of_a_budget(tmp_path: Path) -> None
 
 def test_without_noise_one_release_is_too_much_for_life(tmp_path: Path) -> None:
     assert spent(tmp_path, "first", 1, terms=terms(noise_multiplier=0.0)) == math.inf
-    assert life_account(tmp_path / "rows.ledger").totals[0].epsilon == math.inf
+    assert life_account(tmp_path / "rows.ledger").totals[0].guarantee.epsilon == math.inf
     later = Spender(tmp_path, "second")
     assert not later.lifetime.affords(NodeBudget(epsilon=100.0, delta=DELTA), (FIRST, 1), None)
 
@@ -481,9 +482,10 @@ def test_a_second_run_begins_with_what_the_first_one_gave_away(tmp_path: Path, s
         node, other, _ = run_nodes(configs)
         accounts.append(node.account)
         status, (total,) = node.status(), life_account(ledger).totals
-        assert (status.life_runs, status.life_epsilon) == (int(number), total.epsilon)
-        assert f'skipring_life_epsilon{{node="node1"}} {total.epsilon!r}' in metrics_text(status)
-        assert other.status().life_epsilon is None
+        assert status.life is not None
+        assert (status.life_runs, status.life.epsilon) == (int(number), total.guarantee.epsilon)
+        assert f'skipring_life_epsilon{{node="node1"}} {total.guarantee.epsilon!r}' in metrics_text(status)
+        assert other.status().life is None
         found = life_account(configs[0].parent)
         assert accounts[-1].mu2 <= found.runs[-1].mu2 <= accounts[-1].plain_mu2
         shutil.rmtree(tmp_path / number / "node1" / "journal.sqlite-models", ignore_errors=True)
@@ -492,8 +494,10 @@ def test_a_second_run_begins_with_what_the_first_one_gave_away(tmp_path: Path, s
     assert first.releases == 10
     assert 0 < second.releases < 10
     (total,) = life_account(ledger).totals
-    assert total.epsilon == gdp_epsilon(math.sqrt(math.fsum(run.mu2 for run in life_account(ledger).runs)), 1e-5)
-    assert first.epsilon(1e-5) < total.epsilon <= 13.0
+    assert total.guarantee.epsilon == gdp_epsilon(
+        math.sqrt(math.fsum(run.mu2 for run in life_account(ledger).runs)), 1e-5
+    )
+    assert first.epsilon(1e-5) < (total.guarantee.epsilon or 0.0) <= 13.0
     # One more would have been too much.
     assert gdp_epsilon(math.sqrt(first.mu2 + second.mu2_with_one_more()), 1e-5) > 13.0
 
@@ -503,7 +507,7 @@ def test_a_second_run_begins_with_what_the_first_one_gave_away(tmp_path: Path, s
     assert "2026-03-01-0001 node1" in words
     assert "2026-03-02-0001 node1" in words
     assert "protects all data of a node (replace-one) at delta 1e-05 against the other nodes of all runs" in words
-    assert "(method own accounts, composed, view offered)" in words
+    assert "(method own accounts, composed)" in words
     assert "Budget for life: epsilon 13 at delta 1e-05, for each total." in words
     assert "Nodes of some runs shared a data set: features are standardised" in words
     assert max(map(len, shown.out.splitlines())) <= 80
@@ -512,9 +516,9 @@ def test_a_second_run_begins_with_what_the_first_one_gave_away(tmp_path: Path, s
     told = skipring_words("node", "ledger", str(ledger), "--json").data
     assert [line["updates"] for line in told["runs"]] == [10, second.releases]
     for numbers in (*told["runs"], *told["totals"]):
-        assert {"epsilon", "unit", "relation", "delta", "method", "view"} <= numbers.keys()
+        assert {"epsilon", "protects", "relation", "delta", "method", "against"} <= numbers["guarantee"].keys()
     loose = skipring_words("node", "ledger", str(ledger), "--delta", "1e-3", "--json").data
-    assert loose["totals"][0]["epsilon"] < told["totals"][0]["epsilon"]
+    assert loose["totals"][0]["guarantee"]["epsilon"] < told["totals"][0]["guarantee"]["epsilon"]
 
     # An old copy: neither the command nor the node takes it.
     ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-4]))

@@ -21,6 +21,20 @@ from skipring._json import from_json, to_json
 from skipring.errors import InvalidInput
 from skipring.network.node import Monitor, NodeStatus, metrics_text
 
+KNOWN: dict[str, Any] = {
+    "protects": "record",
+    "whose": "node 2",
+    "against": "another node",
+    "sees": "which sees the token when it is its turn",
+    "method": "own account",
+    "delta": 1e-5,
+    "epsilon": 1.25,
+    "not_covered": "classes are read off all nodes' labels (model.classes), which no epsilon covers",
+    "assumptions": [],
+    "stated_by": "",
+    "also": [],
+    "relation": "replace-one",
+}
 TOLD: dict[str, Any] = {
     "name": "clinic-3",
     "run": "2026-03-01-000102030405060708090a0b",
@@ -35,15 +49,7 @@ TOLD: dict[str, Any] = {
     "own_updates": 5,
     "turns": [6, 6, 5],
     "updates_by_node": [5, 5, 5],
-    "epsilon": 1.25,
-    "epsilon_of_releases": math.inf,
-    "delta": 1e-5,
-    "unit": "record",
-    "relation": "replace-one",
-    "method": "own account",
-    "view": "offered",
-    "no_noise": False,
-    "not_covered": "classes are read off all nodes' labels (model.classes), which no epsilon covers",
+    "guarantee": KNOWN | {"also": [KNOWN | {"against": "all others", "epsilon": math.inf}]},
     "budget": None,
     "refused": 0,
     "refused_for_budget": 0,
@@ -185,13 +191,13 @@ def test_every_epsilon_says_what_it_hides_and_how() -> None:
     text = metrics_text(dataclasses.replace(STATUS, budget=2.0))
     helps = dict(re.findall(r"^# HELP (skipring_epsilon\w*) (.*)$", text, re.MULTILINE))
     assert len(helps) == 3
-    said = "protects one record (replace-one) at delta 1e-05 against any other node (method own account, view offered)"
+    said = "protects one record (replace-one) at delta 1e-05 against another node (method own account)"
     assert all(said in words for words in helps.values())
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e-300, -2.5e30, 0, 10**20, True])
 def test_all_numbers_can_be_read(value: float) -> None:
-    found = parsed(metrics_text(dataclasses.replace(STATUS, epsilon=value)))["skipring_epsilon"][1][0].value
+    found = parsed(metrics_text(dataclasses.replace(STATUS, timeout=value)))["skipring_timeout_seconds"][1][0].value
     assert found == float(value) or (math.isnan(found) and math.isnan(value))
 
 

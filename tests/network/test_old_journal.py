@@ -175,7 +175,10 @@ def test_a_node_restored_after_the_end_says_what_it_has_released(tmp_path: Path,
     assert after.guarantee.epsilon == in_full.epsilon
     assert any("is not in its journal" in note for note in after.notes)
     result = json.loads((home / "result.json").read_text())
-    assert (result["own_updates"], result["epsilon"]) == (after.releases, pytest.approx(after.guarantee.epsilon))
+    assert (result["own_updates"], result["guarantee"]["epsilon"]) == (
+        after.releases,
+        pytest.approx(after.guarantee.epsilon),
+    )
     assert load_model(home / "model.npz").facts.guarantee.epsilon == pytest.approx(after.guarantee.epsilon)
     assert why_not_started(home) == "", "the run is over, and nothing can be released any more"
 

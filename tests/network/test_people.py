@@ -70,7 +70,7 @@ def test_one_leaves_two_join_and_who_stays_needs_no_archive(net: Path, skipring_
     lives = " ".join(up.out.split()).partition("Epsilon of all runs in a node's ledger together: ")[2]
     assert "(1 run), b " in lives
     hides = "one record (replace-one) at delta 0.0001 against the other nodes of all runs"
-    assert f"(1 run). It protects {hides} (method own accounts, composed, view offered)." in lives
+    assert f"(1 run). It protects {hides} (method own accounts, composed)." in lives
     first, far = identity_of(net), tmp_path / "far"
     shutil.copytree(net / "a", far)  # where its owner has it
     own = ("node.key", "node.crt", "node.toml", "rows.ledger")

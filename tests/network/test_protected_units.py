@@ -55,11 +55,12 @@ def test_nodes_rotate_and_account_for_the_part_that_is_known_best(tmp_path: Path
         assert (stated.method, stated.against) == ("own account", ANOTHER_NODE)
         assert any(note.startswith("Nodes share a data set: features are standardised") for note in told.notes)
         status = nodes[me].status()
-        assert (status.unit, status.relation, status.method, status.view) == (
+        shown = status.guarantee
+        assert (shown.protects, shown.relation, shown.method, shown.against) == (
             *("record", "replace-one"),
-            *("own account", "offered"),
+            *("own account", ANOTHER_NODE),
         )
-        assert "standardised by the mean and deviation of all nodes' rows" in (status.not_covered or "")
+        assert "standardised by the mean and deviation of all nodes' rows" in (shown.not_covered or "")
         outsider, whole_node = stated.beside(OUTSIDER), stated.beside(WHOLE_NODE)
         assert outsider is not None
         assert whole_node is not None
@@ -71,7 +72,7 @@ def test_nodes_rotate_and_account_for_the_part_that_is_known_best(tmp_path: Path
         assert whole_node.epsilon == pytest.approx(
             gdp_epsilon(np.sqrt(told.releases) * 2.0 * units / 3.0, stated.delta), rel=1e-6
         )
-        assert nodes[me].status().unit == "record"
+        assert nodes[me].status().guarantee.protects == "record"
 
 
 def own_files(configs: list[Path], rows: int, person: bool) -> None:
@@ -104,7 +105,7 @@ def test_persons_are_hidden_with_files_of_ones_own(tmp_path: Path) -> None:
     assert (learner.all_units, learner.parts, learner.units) == (24, 3, 8)  # 30 persons, of whom 6 are for testing
     assert given_away(configs[0].parent).guarantee.protects == "person"
     assert not any("share" in note for note in given_away(configs[0].parent).notes)
-    assert nodes[0].status().not_covered is None
+    assert nodes[0].status().guarantee.not_covered is None
     (note,) = nodes[0].setup.notes
     assert note.startswith("no budget: node1;")
     assert np.mean([node.updater.test_error for node in nodes]) < 0.3

@@ -88,7 +88,7 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
     assert all(node["status"]["over"] for node in told["nodes"])
     privacy = skipring_words("node", "privacy", str(folder / "node2"), "--json").data
     assert privacy["releases"] == told["nodes"][1]["status"]["own_updates"]
-    assert privacy["guarantee"]["epsilon"] == pytest.approx(told["nodes"][1]["status"]["epsilon"])
+    assert privacy["guarantee"]["epsilon"] == pytest.approx(told["nodes"][1]["status"]["guarantee"]["epsilon"])
     assert [one["name"] for one in privacy["observers"]] == ["node1", "node3"]
     shown = skipring_words("node", "privacy", str(folder / "node2")).out
     stated = from_json(Guarantee, privacy["guarantee"])
@@ -143,7 +143,7 @@ def _can_be_used(folder: Path, skipring_words: Command) -> None:
         final, together = first.beside(OUTSIDER), first.beside(ALL_OTHERS)
         assert final is not None
         assert together is not None
-        assert together.epsilon == result.epsilon_of_releases
+        assert together.epsilon == result.guarantee.also[0].epsilon
         assert final.sees == SHOWN
         assert first.epsilon is not None
         assert final.epsilon is not None
@@ -195,11 +195,11 @@ def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command)
     told = skipring_words("network", "status", str(folder), "--json").data["nodes"]
     assert [node["status"]["refused_for_budget"] for node in told] == [0, 4, 0, 0]
     assert [node["status"]["own_updates"] for node in told] == [6, 2, 6, 6]
-    assert told[1]["status"]["epsilon"] <= less
+    assert told[1]["status"]["guarantee"]["epsilon"] <= less
     lines = [json.loads(line) for line in (folder / "node2" / "node.log").read_text().splitlines()]
     (first,) = [line for line in lines if line["event"] == "budget"]  # the others with --verbose
     assert first["budget"] == pytest.approx(less)
-    assert first["epsilon"] == pytest.approx(told[1]["status"]["epsilon"])
+    assert first["epsilon"] == pytest.approx(told[1]["status"]["guarantee"]["epsilon"])
     assert "this turn is refused" in first["why"]
     assert next(line for line in lines if line["event"] == "over")["refused_for_budget"] == 4
     (found,) = [
@@ -208,7 +208,7 @@ def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command)
         if "{" in line and "for_budget" in line
     ]
     assert found == 'skipring_refused_for_budget_total{node="node2"} 4'
-    assert all(node["status"]["epsilon"] <= 4.0 for node in told)
+    assert all(node["status"]["guarantee"]["epsilon"] <= 4.0 for node in told)
 
 
 def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(

@@ -209,7 +209,7 @@ def test_numpy_integers_are_numbers_like_others(kind: type) -> None:
 # A text from a configuration file must not switch amplification on.
 def test_convex_must_be_a_truth_value() -> None:
     with pytest.raises(ValueError, match="convex"):
-        planned_run(schedule="random-ring", nodes=10, steps=100, skip=0.5, noise_multiplier=10.0, convex="False")  # type: ignore[arg-type]
+        planned_run(schedule="random-ring", nodes=10, steps=100, skip=0.5, noise_multiplier=10.0, convex="False")
 
 
 # The other accountants keep the same order: more noise, a larger delta or fewer steps never cost more.

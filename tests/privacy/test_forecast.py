@@ -13,8 +13,8 @@ import pytest
 from skipring.errors import InvalidInput
 from skipring.privacy import Composition, Forecast, PlannedRun, forecast, gdp_delta, planned_run
 from skipring.privacy.forecast import PrivacyCurve
+from skipring.privacy.paper import paper_noise_multiplier
 from skipring.privacy.record import ScheduleName
-from skipring.privacy.theorems import paper_noise_multiplier
 
 NOISE = paper_noise_multiplier(1.0, 1e-6)
 DELTA = 1e-5

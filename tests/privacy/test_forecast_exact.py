@@ -21,8 +21,9 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from skipring.privacy import Composition, Forecast, PlannedRun, forecast, planned_run
+from skipring.privacy._step_sizes import StepSizeLaw
 from skipring.privacy._walk import _gap_law, _gap_laws, _HopKinds, _segments, random_walk_leakage
-from skipring.privacy.record import ScheduleName, StepSizeLaw
+from skipring.privacy.record import ScheduleName
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.0, 1e-6, 0.05, 0.5, 2.0, 6.0)

@@ -184,6 +184,6 @@ def test_what_would_be_a_guess_is_refused() -> None:
     for parts in (1, 2):
         assert OwnTranscript(3, 0, parts=parts).guarantee(1e-5).protects == "record"
     outside = run.account(against="outsider")
-    for ask in (outside.matrix, lambda: outside.mu(0, 1), lambda: outside.seen_by(1)):
+    for ask in (outside.matrix, lambda: outside.mu(0, 1)):
         with pytest.raises(InvalidInput, match="outsider"):
             ask()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skipring.errors import InvalidInput
-from skipring.privacy.theorems import (
+from skipring.privacy.paper import (
     paper_noise_multiplier,
     stated_epsilon,
     theorem_curve,

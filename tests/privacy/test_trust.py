@@ -25,8 +25,8 @@ from skipring.privacy import (
     muffliato_epsilon,
     planned_run,
 )
+from skipring.privacy.paper import paper_noise_multiplier, stated_epsilon, visits
 from skipring.privacy.record import ScheduleName
-from skipring.privacy.theorems import paper_noise_multiplier, stated_epsilon, visits
 
 SIGMA = 10.597605053700947  # the noise that the paper calls (1, 1e-6)
 

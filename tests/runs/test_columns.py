@@ -131,7 +131,7 @@ def test_simulations_learn_from_rows_that_nobody_scaled_by_others(tmp_path: Path
     again = {tuple(row) for row in np.concatenate([dealt_rows(run)[1].train_x, dealt_rows(run)[1].test_x])}
     assert {tuple(row) for row in ready.train_x} <= again
     result = simulate(run.model_copy(update={"privacy": run.privacy.model_copy(update={"noise_multiplier": 1.0})}))
-    assert result.privacy.unit == "person"
+    assert result.privacy.promised.protects == "person"
     assert result.test_error[:, -1].max() < 0.5
 
 

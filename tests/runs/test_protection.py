@@ -15,6 +15,7 @@ from skipring import SkipRingClassifier
 from skipring.errors import InvalidInput
 from skipring.experiments import worth
 from skipring.network.setup import agreed_run, notes_on
+from skipring.privacy import OUTSIDER
 from skipring.runs import (
     change_value,
     dealt_rows,
@@ -61,7 +62,12 @@ def test_a_file_that_does_not_say_whom_the_noise_hides_protects_records(tmp_path
     (tmp_path / "new.toml").write_text(example_run_file())
     assert with_changes(tmp_path / "new.toml", []).privacy.protects == "record"
     silent = parse_run({"data": {"nodes": 7}, "privacy": {"noise_multiplier": 2.0}, "simulation": {"runs": 1}})
-    assert silent.privacy.protects == build(silent).protection.unit == simulate(silent).privacy.unit == "record"
+    assert (
+        silent.privacy.protects
+        == build(silent).protection.unit
+        == simulate(silent).privacy.promised.protects
+        == "record"
+    )
     assert agreed_run(silent, 7).privacy.protects == "record"
 
 
@@ -122,8 +128,9 @@ def test_nodes_with_different_numbers_of_parts_keep_a_budget_and_a_folder(tmp_pa
     assert planned is not None
     assert (planned.unit.parts, planned.unit.every, result.resolved.parts) == ((2, 3), 1, 6)
     assert result.privacy.epsilon == pytest.approx(4.0, rel=1e-6)
-    assert result.privacy.final is not None
-    assert (result.privacy.final.epsilon or math.inf) < 4.0
+    outsider = result.privacy.promised.beside(OUTSIDER)
+    assert outsider is not None
+    assert (outsider.epsilon or math.inf) < 4.0
     result.save(tmp_path / "folder")
     assert Result.load(tmp_path / "folder").privacy == result.privacy
     at_every_turn = dict(values, privacy=values["privacy"] | {"protects": "node"}, learning={})
@@ -149,7 +156,7 @@ def test_persons_keep_their_first_rows_and_stay_together(tmp_path: Path) -> None
     assert setup.rows_left_out == len(ready.train_y) - len(owned.labels) > 0
     assert setup.protection.contribution(setup.model) == 2.0
     result = simulate(run)
-    assert result.privacy.unit == "person"
+    assert result.privacy.promised.protects == "person"
     assert result.resolved.rows_left_out == setup.rows_left_out
     assert setup.protection.batch is not None
     assert result.resolved.noise_std == pytest.approx(2.0 * 2.0 / setup.protection.batch)

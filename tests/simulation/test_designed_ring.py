@@ -16,7 +16,7 @@ from skipring.data import NodeData
 from skipring.delays import Exponential, Gamma
 from skipring.errors import InvalidInput
 from skipring.learning import LinearModel, StepSizes, loss_named
-from skipring.privacy import forecast
+from skipring.privacy import OUTSIDER, forecast
 from skipring.runs import parse_run
 from skipring.schedules import DesignedRing, RandomRing, Schedule, designed_order
 from skipring.simulation import Result, simulate
@@ -119,16 +119,17 @@ def test_wide_models_close_in_the_same_way() -> None:
     assert np.linalg.norm(moved) > 0.01
 
 
-def test_what_is_realised_with_nobody_skipped_is_what_was_forecast() -> None:
+def test_with_nobody_skipped_a_run_gives_away_what_was_promised() -> None:
     case = designed(timeout=math.inf, delay=Exponential(1.0))
     report = privacy_of(case, 1e-5, run_one(case, 0))
-    assert report.forecast is not None
-    assert report.realised is not None
-    assert report.forecast.epsilon is not None
+    assert report.in_this_run is not None
+    assert report.promised.epsilon is not None
     # The forecast is about an observer that may pass the token on unchanged, which here everybody updated.
-    assert report.realised.worst * (1.0 - 1e-9) <= report.forecast.epsilon <= 1.002 * report.realised.worst
-    assert report.final is not None
-    assert report.final.epsilon == pytest.approx(report.realised.final, rel=1e-6)
+    assert report.in_this_run.worst * (1.0 - 1e-9) <= report.promised.epsilon <= 1.002 * report.in_this_run.worst
+    outsider, seen = report.promised.beside(OUTSIDER), report.in_this_run.guarantee.beside(OUTSIDER)
+    assert outsider is not None
+    assert seen is not None
+    assert outsider.epsilon == pytest.approx(seen.epsilon, rel=1e-6)
     assert report.planned == planned(case)
 
 
@@ -137,28 +138,26 @@ def test_the_noise_for_a_budget_keeps_it_for_every_pair() -> None:
     noise = noise_for(case, 4.0, 1e-5)
     case = changed(case, noise_multiplier=noise)
     report = privacy_of(case, 1e-5, run_one(case, 0))
-    assert report.realised is not None
-    assert report.realised.worst <= 4.0 * (1.0 + 1e-6)
-    assert report.realised.worst >= 3.99
-    assert report.realised.above == 0.0
+    assert report.in_this_run is not None
+    assert report.in_this_run.worst <= 4.0 * (1.0 + 1e-6)
+    assert report.in_this_run.worst >= 3.99
+    assert report.in_this_run.above == 0.0
 
 
 def test_the_forecast_of_a_random_ring_is_an_average_and_says_who_is_above_it() -> None:
     case = setup(noise_multiplier=3.0)
     report = privacy_of(case, 1e-5, run_one(case, 0))
-    assert report.realised is not None
-    assert report.forecast is not None
-    assert 0.0 < (report.realised.above or 0.0) < 1.0
-    assert report.realised.worst > (report.forecast.epsilon or 0.0)
+    assert report.in_this_run is not None
+    assert 0.0 < (report.in_this_run.above or 0.0) < 1.0
+    assert report.in_this_run.worst > (report.promised.epsilon or 0.0)
     assert not report.holds_for_every_pair
     assert privacy_of(designed(noise_multiplier=3.0), 1e-5, None).holds_for_every_pair
 
 
 def test_without_the_same_chance_for_all_there_is_no_forecast() -> None:
     report = privacy_of(designed(patient_every=3), 1e-5, run_one(designed(patient_every=3), 0))
-    assert report.forecast is not None
-    assert report.forecast.refused is not None
-    assert report.realised is not None
+    assert report.promised.refused is not None
+    assert report.in_this_run is not None
 
 
 RUN: dict[str, Any] = {

@@ -15,7 +15,7 @@ from skipring.delays import parse_delay
 from skipring.errors import InvalidInput
 from skipring.learning import LapState, on_grid
 from skipring.models import load_model
-from skipring.privacy import LapsAccountant, Protected, gdp_epsilon
+from skipring.privacy import ALL_OTHERS, OUTSIDER, WHOLE_NODE, LapsAccountant, Protected, gdp_epsilon
 from skipring.report.result import result_notes, result_rows
 from skipring.runs import Known, parse_run, resolve, with_changes
 from skipring.simulation import Result, simulate
@@ -175,8 +175,8 @@ def test_what_is_printed_is_said_of_laps(tmp_path: Any) -> None:
     result = simulate(values(data={"nodes": 12}), save_model=tmp_path / "model.skip")
     rows, notes = dict(result_rows(result)), " ".join(result_notes(result))
     account = LapsAccountant(planned_laps(setup_of(data={"nodes": 12})), 11)
-    assert rows["epsilon, forecast, a coalition of 2"] == "1"
-    assert rows["epsilon, if all others collude"] == upper(account.epsilon(1e-4))
+    assert rows["epsilon, promised, a coalition of 2"] == "1"
+    assert rows["epsilon, all others"] == upper(account.epsilon(1e-4))
     assert float(str(rows["epsilon, an outsider"])) < 1.0
     assert "An outsider sees the same, but knows none of the noise, and learns less." in notes
     assert not any("pair" in name for name in rows)
@@ -212,7 +212,7 @@ def test_many_threads_give_the_same_bytes_and_a_folder_says_what_happened(tmp_pa
     two = simulate(values(), threads=2, out=tmp_path / "run")
     assert np.array_equal(one.test_error, two.test_error)
     assert np.array_equal(one.models, two.models)
-    assert one.privacy.view == "coalition"
+    assert one.privacy.learns_by == "laps"
     assert one.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
     assert one.privacy.holds_for_every_pair
     again = Result.load(tmp_path / "run")
@@ -301,8 +301,9 @@ def test_a_floor_bounds_what_all_others_learn() -> None:
     assert bare.noise_multiplier == setup.noise_multiplier
     assert planned_laps(bare).mu2(5) > planned.mu2(5)
     with_floor = simulate(values(laps={"floor": 12.0, "laps": 3})).privacy
-    assert with_floor.all_others is not None
-    assert with_floor.all_others.epsilon == LapsAccountant(planned, 5).epsilon(1e-4)
+    others = with_floor.promised.beside(ALL_OTHERS)
+    assert others is not None
+    assert others.epsilon == LapsAccountant(planned, 5).epsilon(1e-4)
     assert with_floor.epsilon is not None
     assert with_floor.epsilon <= 1.0
 
@@ -338,11 +339,12 @@ def test_a_report_has_the_outsider_and_the_whole_node() -> None:
     setup = setup_of()
     report = simulate(values()).privacy
     run = planned_laps(setup)
-    assert report.final is not None
-    assert report.node_epsilon is not None
-    assert report.final.epsilon == LapsAccountant(run, 0).epsilon(1e-4)
+    outsider, node = report.promised.beside(OUTSIDER), report.promised.beside(WHOLE_NODE)
+    assert outsider is not None
+    assert node is not None
+    assert outsider.epsilon == LapsAccountant(run, 0).epsilon(1e-4)
     whole = LapsAccountant(run, units=setup.units).guarantee(1e-4)
-    assert (report.node_epsilon.epsilon, report.node_epsilon.refused is None) == (whole.epsilon, whole.refused is None)
+    assert (node.epsilon, node.refused is None) == (whole.epsilon, whole.refused is None)
 
 
 def test_a_node_that_is_ready_at_the_deadline_takes_part() -> None:

@@ -379,8 +379,8 @@ def test_noise_is_found_for_nodes_that_remember(ready: str) -> None:
     assert report.planned.keywords["others"] is not None
     assert 0 < report.planned.keywords["others"] <= 28
     assert report.planned.keywords.get("failure") == pytest.approx(1e-2 * report.delta)
-    assert report.realised is not None
-    assert report.realised.median < 4.0
+    assert report.in_this_run is not None
+    assert report.in_this_run.median < 4.0
     assert report.paper is not None
     assert report.paper.epsilon is None
     with pytest.raises(InvalidInput, match="length of the run"):
@@ -432,11 +432,11 @@ def test_what_no_theorem_covers_has_no_forecast(changes: list[str], key: str) ->
     if "slow_class" not in key:  # what happened is accounted for all the same
         report = promise("privacy.noise_multiplier=5", *changes)
         assert report.epsilon is None
-        assert report.realised is not None
-        assert report.realised.worst > 0.0
+        assert report.in_this_run is not None
+        assert report.in_this_run.worst > 0.0
 
 
-def test_a_look_without_an_update_is_in_the_realised_account() -> None:
+def test_a_look_without_an_update_is_in_the_account_of_the_run() -> None:
     """Node 1 looks between the target and everybody else's noise: an account without the look would be too small."""
     setup = some_run("schedule.name=ring", "schedule.steps=20", "compute.law=constant:0.3", "delay.law=constant:0.1")
     speeds = [0.1] * 20
@@ -445,5 +445,5 @@ def test_a_look_without_an_update_is_in_the_realised_account() -> None:
     output = run_one(slow, 0)
     assert output.passed_on.tolist() == [False, True] + [False] * 18
     report = privacy_of(slow, 1e-6, output)
-    assert report.realised is not None
-    assert report.realised.worst == pytest.approx(gdp_epsilon(2.0 / slow.noise_multiplier, 1e-6), rel=1e-6)
+    assert report.in_this_run is not None
+    assert report.in_this_run.worst == pytest.approx(gdp_epsilon(2.0 / slow.noise_multiplier, 1e-6), rel=1e-6)

@@ -174,7 +174,7 @@ def test_one_picture_does_not_decide_how_the_others_are_kept(tmp_path: Path) -> 
 def test_its_privacy_counts_every_update(images: Path) -> None:
     result = simulate(run(images, "privacy.noise_multiplier=5", "simulation.runs=1"))
     record = planned_run(schedule="random-ring", nodes=6, steps=24, skip=0.2, noise_multiplier=5.0, convex=False)
-    assert result.privacy.amplified is False
+    assert result.privacy.not_amplified_because is not None
     assert "no contractions" in str(result.privacy.not_amplified_because)
     assert result.privacy.epsilon == pytest.approx(forecast(record).epsilon(1e-5), rel=1e-6)
 
@@ -184,7 +184,7 @@ def test_without_clipping_there_is_no_epsilon(images: Path) -> None:
     free["learning"]["gradient_bound"] = None
     result = simulate(RunFile.model_validate(free))
     assert "not clipped" in str(result.privacy.refused)
-    assert result.privacy.forecast is None
+    assert result.privacy.promised.epsilon is None
 
 
 def test_a_budget_chooses_the_noise(images: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_result_says_which_function_it_was(table: Path) -> None:
     assert result.resolved.model == "walking_models:net"
     assert result.resolved.parameters == 6 * 5 + 5 + 5 * 3 + 3 == result.models.shape[1]
     assert "torch" in result.versions
-    assert result.privacy.amplified is False
+    assert result.privacy.not_amplified_because is not None
     record = planned_run(schedule="random-ring", nodes=4, steps=20, skip=0.2, noise_multiplier=3.0, convex=False)
     assert result.privacy.epsilon == pytest.approx(forecast(record).epsilon(1e-5), rel=1e-6)
     model = build(own(table, "number", label="amount")).model

@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pytest
 
-from skipring.privacy import PrivacyReport
+from skipring.privacy import PrivacyReport, nothing_promised
 from skipring.simulation import ResolvedFacts, Result
 
 
@@ -38,7 +38,7 @@ def result(runs: int) -> Result:
         models=np.zeros((runs, 2)),
         offered=np.ones(3, dtype=np.int64),
         skipped=np.zeros(3, dtype=np.int64),
-        privacy=PrivacyReport(delta=1e-5, noise_multiplier=2.0, view="offered", amplified=True),
+        privacy=PrivacyReport(delta=1e-5, promised=nothing_promised("node", 1e-5, "nobody asked")),
     )
 
 

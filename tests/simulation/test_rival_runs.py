@@ -17,6 +17,7 @@ from scipy.stats import binom, norm
 
 from skipring.data import NodeData
 from skipring.errors import InvalidInput
+from skipring.privacy import ANOTHER_NODE
 from skipring.runs import RunFile, with_changes
 from skipring.schedules import Federated, Gossip
 from skipring.simulation import Interrupted, Result, alternatives, build, compare_runs, simulate
@@ -194,7 +195,7 @@ def test_models_are_left_out_of_all_runs_or_of_none(first: bool, tmp_path: Path)
         ("ring", "stragglers.die=2", "stragglers.die", "a probability"),
         ("ring", "stragglers.speeds=[1.0]", "stragglers.speeds", "each of the 113"),
         ("ring", "stragglers.slow_class=7", "stragglers.slow_class", "some rows have"),
-        ("ring", "delay.patient_every=3", "delay.patient_every", "realised"),
+        ("ring", "delay.patient_every=3", "delay.patient_every", "see epsilon in this run"),
     ],
 )
 def test_bad_run_files_get_one_line_that_names_the_key(
@@ -254,8 +255,8 @@ def test_nobody_ever_in_time_is_no_crash() -> None:
     assert result.latency[:, -1] == pytest.approx(30 * 0.5)
     nobody = simulate(rival("federated", "delay.law=scipy:uniform,1,2", "delay.timeout=0.5"))
     assert not nobody.models.any()
-    assert nobody.privacy.realised is not None
-    assert nobody.privacy.realised.worst == 0.0
+    assert nobody.privacy.in_this_run is not None
+    assert nobody.privacy.in_this_run.worst == 0.0
 
 
 # Privacy -------------------------------------------------------------------------------------------------------------
@@ -269,7 +270,7 @@ def test_the_forecast_of_federated_learning_composes_a_binomial_number_of_upload
     uploads = np.arange(1, steps + 1)
     expected = epsilon_of(2.0 * np.sqrt(uploads) / noise, binom.pmf(uploads, steps, 0.7))
     assert privacy.epsilon == pytest.approx(expected, rel=1e-6)
-    assert privacy.view == "server"
+    assert privacy.learns_by == "server"
 
 
 def test_lost_links_are_uploads_less() -> None:
@@ -284,9 +285,9 @@ def test_the_forecast_of_gossip_composes_all_releases_late_or_not(skip: float) -
     run = rival("gossip", f"delay.skip={skip}", "schedule.steps=12", "simulation.runs=1")
     privacy = simulate(run).privacy
     assert privacy.epsilon == pytest.approx(epsilon_of(2.0 * math.sqrt(12) / 4.0), rel=1e-6)
-    assert privacy.view == "any node"
+    assert privacy.learns_by == "gossip"
     assert privacy.paper is not None
-    assert privacy.paper.trusted is False
+    assert privacy.paper.doubt is not None
     assert "Muffliato" in str(privacy.paper.method)
 
 
@@ -297,28 +298,29 @@ def test_what_a_federated_run_leaked() -> None:
     ready = who_is_ready(setup, 0)
     assert ready.mean() == pytest.approx(0.3, abs=0.15)
     uploads = ready.sum(axis=0)
-    realised = privacy.realised
-    assert realised is not None
-    assert realised.worst == pytest.approx(epsilon_of(2.0 * math.sqrt(uploads.max()) / 4.0), rel=1e-6)
+    found = privacy.in_this_run
+    assert found is not None
+    assert found.worst == pytest.approx(epsilon_of(2.0 * math.sqrt(uploads.max()) / 4.0), rel=1e-6)
     present = ready.sum(axis=1)
     leaked = [sum(1.0 / max(1, present[t] - 1) for t in np.flatnonzero(ready[:, u])) for u in range(6)]
-    assert realised.other_node is not None
-    assert realised.other_node == pytest.approx(epsilon_of(2.0 * math.sqrt(max(leaked)) / 4.0), rel=1e-6)
+    other = found.guarantee.beside(ANOTHER_NODE)
+    assert other is not None
+    assert other.epsilon == pytest.approx(epsilon_of(2.0 * math.sqrt(max(leaked)) / 4.0), rel=1e-6)
     assert int(np.argmax(leaked)) != int(np.argmax(uploads))  # the busiest node is not the most exposed one here
-    assert realised.median <= realised.pair_99 <= realised.worst
+    assert found.median <= found.pair_99 <= found.worst
     assert privacy.paper is not None
     assert privacy.paper.epsilon is not None
-    assert realised.other_node < realised.worst < privacy.paper.epsilon
+    assert (other.epsilon or 0.0) < found.worst < privacy.paper.epsilon
 
 
 def test_what_a_gossip_run_leaked_is_less_than_all_releases() -> None:
     privacy = simulate(rival("gossip", "learning.step_size=constant", "simulation.runs=2")).privacy
-    realised = privacy.realised
-    assert realised is not None
+    found = privacy.in_this_run
+    assert found is not None
     assert privacy.epsilon is not None
-    assert 0.0 < realised.median <= realised.pair_99 <= realised.worst < privacy.epsilon
-    assert realised.pairs == 4 * 19
-    assert privacy.amplified is False
+    assert 0.0 < found.median <= found.pair_99 <= found.worst < privacy.epsilon
+    assert found.pairs == 4 * 19
+    assert privacy.not_amplified_because is not None
 
 
 @pytest.mark.parametrize(
@@ -333,9 +335,9 @@ def test_only_own_releases_count_where_nothing_else_is_proven(changes: list[str]
     privacy = simulate(rival("gossip", *changes, "simulation.runs=1")).privacy
     own = pytest.approx(epsilon_of(2.0 * math.sqrt(30) / 4.0), rel=1e-6)
     assert privacy.epsilon == own
-    assert privacy.realised is not None
-    assert privacy.realised.worst == own
-    assert privacy.realised.median == own
+    assert privacy.in_this_run is not None
+    assert privacy.in_this_run.worst == own
+    assert privacy.in_this_run.median == own
     assert reason in str(privacy.not_amplified_because)
 
 
@@ -343,11 +345,11 @@ def test_uploads_that_are_clipped_after_the_noise_hide_nobody_from_other_nodes()
     plain, clipped = (
         simulate(rival("federated", "simulation.runs=1", *more)).privacy for more in ([], ["learning.clip_noisy=0.5"])
     )
-    assert plain.realised is not None
-    assert plain.realised.other_node is not None
-    assert clipped.realised is not None
-    assert clipped.realised.other_node is None
-    assert clipped.realised.worst == plain.realised.worst
+    assert plain.in_this_run is not None
+    assert plain.in_this_run.guarantee.beside(ANOTHER_NODE) is not None
+    assert clipped.in_this_run is not None
+    assert clipped.in_this_run.guarantee.beside(ANOTHER_NODE) is None
+    assert clipped.in_this_run.worst == plain.in_this_run.worst
     assert "clipped after noise" in str(clipped.not_amplified_because)
 
 
@@ -359,10 +361,11 @@ def test_uploads_that_are_clipped_after_the_noise_hide_nobody_from_other_nodes()
 )
 def test_the_noise_keeps_the_budget_and_no_more(name: str, more: list[str]) -> None:
     changes = [f"schedule.name={name}", "privacy.epsilon=3", "simulation.runs=1", *more]
-    privacy = simulate(run_file(*changes)).privacy
+    result = simulate(run_file(*changes))
+    privacy = result.privacy
     assert privacy.epsilon is not None
     assert 2.999 < privacy.epsilon <= 3.0
-    noise = privacy.noise_multiplier
+    noise = result.resolved.noise_multiplier
     uploads = np.arange(1, 31)
     shares = binom.pmf(uploads, 30, 0.7 if name == "federated" else 1.0)
     assert epsilon_of(2.0 * np.sqrt(uploads) / noise, shares) == pytest.approx(3.0, rel=1e-3)
@@ -372,11 +375,11 @@ def test_the_noise_keeps_the_budget_and_no_more(name: str, more: list[str]) -> N
 def test_without_noise_or_a_recorded_path_it_is_said(name: str) -> None:
     bare = simulate(rival(name, "privacy.noise_multiplier=0", "simulation.runs=1")).privacy
     assert "without noise" in str(bare.refused)
-    assert bare.forecast is None
+    assert bare.promised.epsilon is None
     unknown = simulate(rival(name, "simulation.record_path=false", "simulation.runs=1")).privacy
     assert unknown.paper is not None
     assert "not recorded" in str(unknown.paper.refused)
-    assert unknown.realised is None
+    assert unknown.in_this_run is None
     assert unknown.epsilon is not None
     assert unknown.epsilon > 0.0
 
@@ -426,13 +429,13 @@ def test_simulate_prints_rivals(skipring: Command, tmp_path: Path, name: str) ->
     code, out, _ = skipring("simulate run.toml")
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
-    assert "epsilon, forecast" in out
+    assert "epsilon, promised" in out
     assert ("Muffliato" if name == "gossip" else "another node") in out
     code, out, _ = skipring("simulate run.toml --out again --json")
     data = json.loads(out)
     assert data["runs"] == 2
     assert data["resolved"]["steps"] == 30
-    assert data["privacy"]["forecast"]["epsilon"] == pytest.approx(8.0, rel=1e-4)
+    assert data["privacy"]["promised"]["epsilon"] == pytest.approx(8.0, rel=1e-4)
 
 
 def test_epsilon_at_an_error_is_that_of_the_iterations_made_by_then() -> None:
@@ -484,7 +487,7 @@ def test_slow_nodes_are_skipped_more_often_and_no_epsilon_is_stated(schedule: st
     # Who takes part tells the class: in one world a node updates often, in another, with its labels turned, it seldom
     # does, and noise hides neither.
     assert "depends on the nodes' labels" in str(result.privacy.refused)
-    assert (result.privacy.forecast, result.privacy.paper, result.privacy.realised) == (None, None, None)
+    assert (result.privacy.epsilon, result.privacy.paper, result.privacy.in_this_run) == (None, None, None)
     # A comparison knows no epsilon either, at an error that is reached on the way.
     curve = result.test_error.mean(axis=0)
     error = float(curve[1:].min())
@@ -532,14 +535,13 @@ def test_patience_in_every_round_is_no_timeout_at_all() -> None:
     assert always.latency.tobytes() == never.latency.tobytes()
 
 
-def test_patience_has_no_forecast_but_realised_privacy() -> None:
+def test_patience_has_no_promise_but_an_epsilon_in_this_run() -> None:
     run = rival("random-ring", "delay.patient_every=3", "schedule.steps=200", "simulation.runs=2")
     privacy = simulate(run).privacy
-    assert privacy.forecast is not None
-    assert "same timeout everywhere" in str(privacy.forecast.refused)
+    assert "same timeout everywhere" in str(privacy.promised.refused)
     assert privacy.paper is not None
     assert "same timeout everywhere" in str(privacy.paper.refused)
     impatient = simulate(rival("random-ring", "schedule.steps=200", "simulation.runs=2")).privacy
-    assert privacy.realised is not None
-    assert impatient.realised is not None
-    assert privacy.realised.median > impatient.realised.median > 0.0
+    assert privacy.in_this_run is not None
+    assert impatient.in_this_run is not None
+    assert privacy.in_this_run.median > impatient.in_this_run.median > 0.0

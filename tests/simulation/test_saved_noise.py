@@ -16,6 +16,7 @@ import pytest
 from skipring import SkipRingClassifier
 from skipring.errors import InvalidInput
 from skipring.models import Inputs, load_model
+from skipring.privacy import ANOTHER_NODE
 from skipring.report import load_folders, report_page
 from skipring.runs import parse_run
 from skipring.simulation import Interrupted, Result, build, run_one, simulate
@@ -203,7 +204,7 @@ def test_a_result_says_wherever_it_goes_that_known_noise_hides_nothing(tmp_path:
         settings(runs=1), X, Y, OWNER, out=tmp_path / "out", save_model=tmp_path / "model.npz" if secret else None
     )
     words = "the noise follows from simulation.seed"
-    told = [str(result.privacy.not_covered), (tmp_path / "out" / "privacy.json").read_text()]
+    told = [str(result.privacy.promised.not_covered), (tmp_path / "out" / "privacy.json").read_text()]
     told += [json.dumps(result.summary().to_json()), report_page(load_folders([tmp_path / "out"]))]
     for text in told:
         assert (words in text) == (not secret)
@@ -248,8 +249,8 @@ def test_federated_runs_have_the_same_kinds_of_epsilon(tmp_path: Path) -> None:
         simulate(settings("federated"), X, Y, OWNER, save_model=file).privacy for file in (None, tmp_path / "model.npz")
     ]
     for report in reports:
-        assert report.realised is not None
-        assert report.realised.other_node is not None
+        assert report.in_this_run is not None
+        assert report.in_this_run.guarantee.beside(ANOTHER_NODE) is not None
 
 
 class TestTheEstimator:
@@ -319,4 +320,4 @@ def test_the_command_says_where_noise_comes_from_and_what_no_epsilon_covers(
     assert "the noise follows from simulation.seed" in " ".join(plain.out.split())
     assert "Its noise comes from the operating system" in " ".join(saved.out.split())
     again = skipring_words("simulate", "run.toml", *options, "--out", "more", "--save-model", "model.npz", "--json")
-    assert again.data["model_guarantee"]["epsilon"] == again.data["privacy"]["forecast"]["epsilon"]
+    assert again.data["model_guarantee"]["epsilon"] == again.data["privacy"]["promised"]["epsilon"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,7 @@ def _noise(result: Result) -> str:
 
 def test_a_ring_that_ends_within_a_round_has_no_forecast_but_a_record_for_whole_rounds() -> None:
     privacy = simulate(with_changes(None, [*SMALL, "schedule.steps=45", "privacy.noise_multiplier=4"])).privacy
-    assert privacy.forecast is not None
-    assert "multiple of nodes" in str(privacy.forecast.refused)
+    assert "multiple of nodes" in str(privacy.promised.refused)
     assert privacy.epsilon is None
     assert privacy.planned_for(45).steps == 50
 
@@ -87,13 +87,13 @@ def test_a_later_version_may_add_keys_but_not_take_them_away(tmp_path: Path) -> 
     folder = saved(tmp_path / "folder")
     path = folder / "privacy.json"
     privacy = json.loads(path.read_text())
-    path.write_text(json.dumps(privacy | {"new": 1, "forecast": {"epsilon": 2.0, "newer": []}}))
+    path.write_text(json.dumps(privacy | {"new": 1, "promised": privacy["promised"] | {"epsilon": 2.0, "newer": []}}))
     assert Result.load(folder).privacy.epsilon == 2.0
     for broken, words in (
         ({"delta": "1e-5"}, 'privacy.delta = "1e-5": must be a number'),
-        ({"view": "someone"}, 'privacy.view = "someone": must be one of offered, any node, server'),
-        ({"realised": {"worst": 1.0}}, "privacy.realised.median = missing"),
-        ({"forecast": [1.0]}, r"privacy.forecast = \[1.0\]: must be an object"),
+        ({"learns_by": "rote"}, 'privacy.learns_by = "rote": must be one of token, laps, gossip, server'),
+        ({"in_this_run": {"guarantee": privacy["promised"]}}, "privacy.in_this_run.median = missing"),
+        ({"promised": [1.0]}, r"privacy.promised = \[1.0\]: must be an object"),
         ({"planned": privacy["planned"] | {"order": {"kind": "ring"}}}, "privacy.planned.order.nodes = missing"),
     ):
         path.write_text(json.dumps(privacy | broken))
@@ -103,16 +103,16 @@ def test_a_later_version_may_add_keys_but_not_take_them_away(tmp_path: Path) -> 
     path.write_text("[]")
     with pytest.raises(InvalidInput, match="is damaged: privacy"):
         Result.load(folder)
-    del privacy["unit"]
+    del privacy["promised"]["protects"]
     path.write_text(json.dumps(privacy))
-    with pytest.raises(InvalidInput, match=r"is damaged: .*does not say what its epsilon protects"):
+    with pytest.raises(InvalidInput, match=r"is damaged: privacy\.promised\.protects = missing"):
         Result.load(folder)
 
 
 def test_infinity_is_valid_json_and_comes_back(tmp_path: Path) -> None:
     result = Result.load(saved(tmp_path / "folder", "schedule.name=ring"))
-    endless = to_json(result.privacy) | {"forecast": {"epsilon": math.inf}}
-    object.__setattr__(result, "privacy", from_json(PrivacyReport, endless))
+    endless = replace(result.privacy, promised=replace(result.privacy.promised, epsilon=math.inf, refused=None))
+    object.__setattr__(result, "privacy", from_json(PrivacyReport, to_json(endless)))
     result.save(tmp_path / "again")
     assert '"epsilon": 1e999' in (tmp_path / "again" / "privacy.json").read_text()
     assert Result.load(tmp_path / "again").privacy.epsilon == math.inf

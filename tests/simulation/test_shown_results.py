@@ -29,7 +29,7 @@ def test_the_repr_is_short_and_says_what_came_out(result: Result) -> None:
     assert max(map(len, lines)) <= 120
     assert lines[0] == "<Result of random-ring: logistic, 10 nodes, 40 steps, 3 runs;"
     assert f"test error {result.test_error[:, -1].mean():.4g} ± " in lines[1]
-    assert "epsilon 8 at delta 1e-05 for one record (forecast)>" in lines[1]
+    assert "epsilon 8 at delta 1e-05 for one record (promised)>" in lines[1]
     bare = simulate(with_changes(None, [*SMALL, "privacy.noise_multiplier=0", "simulation.runs=1"]))
     assert "1 run;" in repr(bare)
     assert "no epsilon" in repr(bare)

@@ -56,7 +56,7 @@ def test_a_simulation_has_everything_in_its_folder(tmp_path: Path) -> None:
     assert result.skipped.sum() == 6 * 452 - result.updates[:, -1].sum()
 
 
-def test_the_report_holds_forecast_paper_and_realised_privacy() -> None:
+def test_the_report_holds_what_is_promised_the_papers_and_this_run() -> None:
     run = with_changes(None, [*SMALL, "privacy.epsilon=3"])
     setup, result = build(run), simulate(run)
     privacy = result.privacy
@@ -72,24 +72,23 @@ def test_the_report_holds_forecast_paper_and_realised_privacy() -> None:
     assert privacy.paper is not None
     assert privacy.paper.epsilon is not None
     assert privacy.paper.epsilon > 3.0
-    realised = privacy.realised
-    assert realised is not None
-    assert realised.median <= realised.pair_99 <= realised.worst
+    found = privacy.in_this_run
+    assert found is not None
+    assert found.median <= found.pair_99 <= found.worst
 
 
 def test_noise_0_prints_no_epsilon() -> None:
     result = simulate(with_changes(None, [*SMALL, "privacy.noise_multiplier=0"]))
     assert "without noise" in str(result.privacy.refused)
-    assert result.privacy.forecast is None
+    assert result.privacy.promised.epsilon is None
 
 
 def test_what_a_forecast_does_not_cover_is_said_not_guessed() -> None:
     slow = ["stragglers.slow_factor=20", "stragglers.become_slow=0.1", "stragglers.become_fast=0.2"]
     result = simulate(with_changes(None, [*SMALL, *slow, "privacy.noise_multiplier=4"]))
-    assert result.privacy.forecast is not None
-    assert "independent and alike" in str(result.privacy.forecast.refused)
-    assert result.privacy.realised is not None
-    assert result.privacy.realised.worst > 0.0
+    assert "independent and alike" in str(result.privacy.promised.refused)
+    assert result.privacy.in_this_run is not None
+    assert result.privacy.in_this_run.worst > 0.0
     with pytest.raises(InvalidInput, match="independent and alike"):
         build(with_changes(None, [*SMALL, *slow, "privacy.epsilon=4"]))
 
@@ -97,7 +96,7 @@ def test_what_a_forecast_does_not_cover_is_said_not_guessed() -> None:
 def test_too_large_a_rate_switches_amplification_off() -> None:
     result = simulate(with_changes(None, [*SMALL, "learning.rate=9", "privacy.noise_multiplier=4"]))
     amplified = simulate(with_changes(None, [*SMALL, "learning.rate=7.9", "privacy.noise_multiplier=4"]))
-    assert result.privacy.amplified is False
+    assert result.privacy.not_amplified_because is not None
     assert "above 2 / smoothness" in str(result.privacy.not_amplified_because)
     assert result.privacy.epsilon is not None
     assert amplified.privacy.epsilon is not None
@@ -226,13 +225,13 @@ def test_init_and_simulate_from_the_command_line(skipring: Callable[[str], tuple
     few = "--set simulation.runs=3 --set schedule.steps=226"
     code, out, _ = skipring(f"simulate my.toml {few}")
     assert code == 0
-    assert "epsilon, forecast" in out
+    assert "epsilon, promised" in out
     assert max(map(len, out.splitlines())) <= 80
     code, out, _ = skipring(f"simulate my.toml {few} --out again --json")
     data: dict[str, Any] = json.loads(out)
     assert data["runs"] == 3
     assert set(data["test_error"]) == {"mean", "std"}
-    assert data["privacy"]["forecast"]["epsilon"] == pytest.approx(8.0, rel=1e-4)
+    assert data["privacy"]["promised"]["epsilon"] == pytest.approx(8.0, rel=1e-4)
     assert data["seconds"] > 0.0
     assert np.isfinite(data["latency"]["mean"])
 
@@ -455,7 +454,7 @@ def test_standardising_over_all_nodes_is_named_where_an_epsilon_is_printed(
     )
     agreed = ["--set", "data.standardise=false", "--set", 'model.classes=["malignant", "benign"]']
     plain = skipring_words(*words, str(tmp_path / "none"), *agreed)
-    assert "epsilon, forecast" in plain[1]
+    assert "epsilon, promised" in plain[1]
     assert "no epsilon covers" not in plain[1]
 
 

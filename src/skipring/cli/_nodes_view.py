@@ -156,12 +156,13 @@ def word_of(state: NodeState) -> str:
 
 def meaning(status: NodeStatus) -> str:
     """Say what the epsilons of the table mean."""
-    if status.no_noise:
-        return f"Epsilon protects {status.hides}: for tries only."
-    words = f"Epsilon protects {status.hides}; it is that of the observer who knows most."
-    if status.unit != "node":
+    said = status.guarantee
+    if said.refused is not None:
+        return f"Epsilon protects {said.terms}: for tries only."
+    words = f"Epsilon protects {said.terms}; it is that of the observer who knows most."
+    if said.protects != "node":
         words += " A whole node is not protected: see skipring node privacy."
-    return words if status.not_covered is None else f"{words} {sentence(status.not_covered)}"
+    return words if said.not_covered is None else f"{words} {sentence(said.not_covered)}"
 
 
 def summary(network: LocalNetwork | OthersNodes, since: str | None) -> None:
@@ -263,13 +264,13 @@ def lives_of(known: Sequence[NodeStatus]) -> list[str]:
     """Say what nodes whose owners keep a ledger have given away in all of their runs."""
     lives: dict[str, list[str]] = {}  # a node whose budget has another delta has a line of its own
     for one in known:
-        if one.life_epsilon is not None:
+        if one.life is not None and one.life.epsilon is not None:
             runs = f"{one.life_runs} run{'' if one.life_runs == 1 else 's'}"
-            told = f"{one.name} {upper_fixed(one.life_epsilon, 3)} ({runs})"
-            lives.setdefault(one.life_hides, []).append(told)
+            told = f"{one.name} {upper_fixed(one.life.epsilon, 3)} ({runs})"
+            lives.setdefault(one.life.terms, []).append(told)
     return [
-        f"Epsilon of all runs in a node's ledger together: {', '.join(told_of)}. It protects {hides}."
-        for hides, told_of in lives.items()
+        f"Epsilon of all runs in a node's ledger together: {', '.join(told_of)}. It protects {terms}."
+        for terms, told_of in lives.items()
     ]
 
 
@@ -277,7 +278,7 @@ def refusals_of(known: Sequence[NodeStatus]) -> list[str]:
     """Say who stopped taking part because its budget was spent, who has none, and who is too slow."""
     from ..network import no_budget
 
-    unlimited = [one.name for one in known if one.budget is None and not one.no_noise]
+    unlimited = [one.name for one in known if one.budget is None and one.guarantee.refused is None]
     notes = [sentence(no_budget(unlimited))] if unlimited else []
     if refused := [f"{one.name} {one.refused_for_budget}" for one in known if one.refused_for_budget]:
         notes.append(

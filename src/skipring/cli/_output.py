@@ -83,9 +83,9 @@ def numbers_of(option: str, text: str) -> list[float]:
 def what_holds(results: Iterable[Result], subject: str, choosing: str) -> str:
     """Say what the epsilons of several simulations protect, and what none of them counts."""
     reports = [result.privacy for result in results]
-    units = dict.fromkeys(report.hides for report in reports if report.refused is None)
+    units = dict.fromkeys(report.promised.what for report in reports if report.refused is None)
     protects = [f"{subject} protects {' or '.join(units)}."] if units else []
-    more = dict.fromkeys(report.not_covered for report in reports if report.not_covered is not None)
+    more = dict.fromkeys(report.promised.not_covered for report in reports if report.promised.not_covered is not None)
     return " ".join([*protects, choosing, *map(sentence, more)])
 
 

@@ -137,7 +137,7 @@ def delta_note(unit: Unit, of_a_node: int | None, nodes: int, delta: float) -> l
 def same_parts(run: PlannedRun) -> list[str]:
     """Say whom a number that rests on rotation is about: no number of parts is the worst for all runs."""
     notes, every = [], run.unit.every
-    if every > 1 and run.kind.has_rounds():  # where it is not counted
+    if every > 1 and run.order.schedule.has_rounds():  # where it is not counted
         notes.append(
             f"It is about nodes whose rows take {every} turns: where nodes differ, ask for each number of parts (1"
             " if all rows fit into an update); the largest epsilon holds."

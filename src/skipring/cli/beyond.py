@@ -123,12 +123,12 @@ def _stragglers(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, A
     for label, cell in zip(names, sweep.cells, strict=True):
         result = outcome.results[cell.key]
         summary, (least, most) = result.summary(), updates_of_quarters(result)
-        realised = summary.privacy.realised
+        in_this_run = summary.privacy.in_this_run
         rows.append(
             {"case": label, "skip_rate": summary.skip_rate, "latency": summary.latency.mean}
             | {"updates": f"{least:.1f} / {most:.1f}"}
             | _error(summary)
-            | {"epsilon": None if realised is None else realised.worst}
+            | {"epsilon": None if in_this_run is None else in_this_run.worst}
         )
     return rows
 

@@ -169,10 +169,10 @@ def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varie
     rivals = "".join(f" {rival.against}" for rival in RIVALS.values() if rival.name in names)
     notes = [
         f"Mean ± standard deviation over {comparison.rows[0].result.runs} runs.",
-        "Epsilon of all, at the end: the forecast where it holds for every pair, else the worst pair of the first run."
+        "Epsilon of all, at the end: as promised where that is for every pair, else of the worst pair of the first run."
         + _averages(comparison),
-        f"Epsilon then: the forecast (method tight, view offered), at delta {delta:g}, for a length fixed beforehand"
-        " at the whole rounds made by then. It is - where the error was not reached or no forecast holds." + rivals,
+        f"Epsilon then: as promised (method tight), at delta {delta:g}, for a length fixed beforehand"
+        " at the whole rounds made by then. It is - where the error was not reached or nothing is promised." + rivals,
         _not_covered(comparison),
         *map(sentence, noted(_results(comparison))),
     ]
@@ -181,7 +181,7 @@ def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varie
 
 
 def _averages(comparison: Comparison) -> str:
-    """Say which forecasts are averages over orders, and how many pairs are above them."""
+    """Say which promises are averages over orders, and how many pairs are above them."""
     from ..privacy import average_words
 
     above: dict[str, list[float]] = {}
@@ -189,7 +189,8 @@ def _averages(comparison: Comparison) -> str:
         privacy = row.result.privacy
         if privacy.averaged:
             shares = above.setdefault(row.result.schedule, [])
-            shares += [privacy.realised.above] if privacy.realised and privacy.realised.above is not None else []
+            found = privacy.in_this_run
+            shares += [found.above] if found and found.above is not None else []
     return "".join(f" For {name} {average_words(shares)}." for name, shares in above.items())
 
 

@@ -19,6 +19,7 @@ from ._output import Json, print_json, printable, show, tell
 
 if TYPE_CHECKING:
     from ..network import GivenAway, LifeAccount, NodeConfig
+    from ..privacy import Guarantee
 
 
 _TAKEN_UP = 5.0  # seconds in which a node that runs has taken it up
@@ -198,23 +199,29 @@ def _print(found: GivenAway) -> None:
     show(head, table, note="\n".join(notes))
 
 
+def _fixed(stated: Guarantee) -> list[str]:
+    """Return an epsilon, and that with each release in full, for a column of a table."""
+    return ["-" if each.epsilon is None else upper_fixed(each.epsilon, 4) for each in (stated, *stated.also)]
+
+
 def _print_life(found: LifeAccount) -> None:
     from ..report import plain_table
 
-    table = plain_table("run", "node", "from", "to", "unit", right=("updates", "epsilon", "in full"))
+    table = plain_table("run", "node", "from", "to", "protects", right=("updates", "epsilon", "in full"))
     table.padding = (0, 1, 0, 0)
     for run in found.runs:
         days = (time.strftime("%Y-%m-%d", time.gmtime(moment)) for moment in (run.began, run.updated))
-        numbers = upper_fixed(run.epsilon, 4), upper_fixed(run.epsilon_in_full, 4)
+        stated = run.guarantee
+        about = (*days, stated.protects, str(run.updates))
         # The day and enough of the rest to tell two runs of a day apart; JSON has all of it.
-        table.add_row(printable(run.run[:15]), printable(run.node), *days, run.unit, str(run.updates), *numbers)
+        table.add_row(printable(run.run[:15]), printable(run.node), *about, *_fixed(stated))
     totals = []
     for total in found.totals:
+        alone, in_full = _fixed(total.guarantee)
         less = f"the {total.left_out} runs that protect" if total.left_out > 1 else "the run that protects"
         totals.append(
             f"\n{f'Without {less} less' if total.left_out else 'All runs together'}: epsilon"
-            f" {upper_fixed(total.epsilon, 4)}, each release in full"
-            f" {upper_fixed(total.epsilon_in_full, 4)}, over {total.updates} updates in"
-            f" {total.runs} run{'' if total.runs == 1 else 's'}. Epsilon protects {total.hides}."
+            f" {alone}, each release in full {in_full}, over {total.updates} updates in"
+            f" {total.runs} run{'' if total.runs == 1 else 's'}. Epsilon protects {total.guarantee.terms}."
         )
     show(table, *totals, note="\n".join(found.notes))

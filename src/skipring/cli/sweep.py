@@ -141,7 +141,7 @@ def _show(asked: Sweep, store: Store, outcome: SweepOutcome, curves: Path) -> No
     deltas = ", ".join(number(delta) for delta in sorted({cell.run.privacy.delta for cell in asked.cells}))
     show(
         note=f"\n{outcome.computed} cells computed, {outcome.reused} reused. Mean ± standard deviation over runs;"
-        f" epsilon is the forecast (method tight, view offered), at delta {deltas}; - where none holds. {notes}"
+        f" epsilon is what is promised (method tight), at delta {deltas}; - where none holds. {notes}"
         f"\nCurves are in {curves}; next:",
         then=f"{command('report', store.cells)}/*",
     )

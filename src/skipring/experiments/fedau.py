@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._threads import one_blas_thread
 from ..errors import InvalidInput
 from ..learning import StepSizes
-from ..privacy import PrivacyReport
+from ..privacy import PrivacyReport, nothing_promised
 from ..schedules import RandomRing, Ring
 from ..simulation import Result, build, gather, prepare_runs, run_one
 from .beyond import straggler_names
@@ -79,11 +79,7 @@ def _weighted(cell: Cell, plain: Result, cutoff: int) -> Result:
             own = StepSizes(setup.step_sizes.rate, "own", sizes.tolist())
             outputs.append(run_one(setup.having(step_sizes=own), number, shared))
             assert np.array_equal(outputs[-1].updated, first.updated)
-    unstated = PrivacyReport(
-        delta=plain.privacy.delta,
-        noise_multiplier=plain.privacy.noise_multiplier,
-        view="offered",
-        amplified=False,
-        refused="FedAU's weights are not accounted for",
-    )
+    why, delta = "FedAU's weights are not accounted for", plain.privacy.delta
+    promised = nothing_promised(plain.privacy.promised.protects, delta, why)
+    unstated = PrivacyReport(delta=delta, promised=promised, refused=why)
     return gather(outputs, setup.points, plain.settings, plain.resolved, plain.versions, unstated)

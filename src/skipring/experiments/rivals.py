@@ -53,9 +53,9 @@ def published_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
 def proven_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
     """Return epsilon after these steps by the tightest accounting that is proven for the cell's schedule.
 
-    The token: the forecast for any pair of nodes. Gossip: the worst of the pairs that `skipring simulate` reports, too,
-    for the graphs of the first run (or a node's own releases, where nothing better holds). The server: the
-    forecast for the uploads of any node.
+    The token: what is promised for any pair of nodes. Gossip: the worst of the pairs that `skipring simulate` has, too,
+    for the graphs of the first run (or a node's own releases, where nothing better holds). The server:
+    what is promised for the uploads of any node.
     """
     setup = build(cell.run)
     delta = cell.run.privacy.delta

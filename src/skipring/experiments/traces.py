@@ -38,7 +38,7 @@ TRACE_PANELS = {
 TRACE_CASES = ("never skip", "Lemma 2", "kept", "ahead", "ahead, fewer rows", "server")
 #: How many times of answers Lemma 2's timeout is found from.
 _ANSWERS = 20_000
-#: At this number of points of a run its realised epsilon is computed.
+#: At this number of points of a run its epsilon in this run is computed.
 _POINTS = 9
 
 

@@ -77,7 +77,7 @@ class Budget:
     def __post_init__(self) -> None:
         if isinstance(self.delay, Trace):
             reason = (
-                "no forecast of privacy covers a trace, whose turns say something about the next; take its durations as"
+                "no epsilon is promised for a trace, whose turns say something about the next; take its durations as"
                 " a law (empirical:FILE)"
             )
             raise InvalidInput.because("delay", self.delay, reason)
@@ -99,7 +99,7 @@ class Budget:
         if self.ready not in ("fresh", "kept", "ahead"):
             raise InvalidInput("ready", self.ready, "fresh, kept or ahead")
         if self.ready != "fresh" and not schedule_kind(self.schedule).is_drawn_in_rounds():
-            reason = f"on {self.schedule} no forecast covers nodes that remember; the random ring has one"
+            reason = f"on {self.schedule} nothing is promised for nodes that remember; the random ring has one"
             raise InvalidInput.because("ready", self.ready, reason)
         # The record refuses what no accountant covers: unknown schedules, too few nodes, partial rounds.
         self.run(self.steps if self.steps is not None else self.nodes, 0.5)

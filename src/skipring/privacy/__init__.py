@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 from .accountant import Accountant as Accountant
 from .accountant import Guarantee as Guarantee
-from .by_mu import GaussianAccountant as GaussianAccountant
 from .calibrate import METHODS as METHODS
 from .calibrate import RunAccountant as RunAccountant
 from .calibrate import accountant as accountant
 from .calibrate import calibrate as calibrate
+from .calibrate import promise as promise
 from .forecast import Composition as Composition
 from .forecast import Forecast as Forecast
 from .forecast import forecast as forecast
 from .gaussian import ROUNDING as ROUNDING
+from .gaussian import GaussianAccountant as GaussianAccountant
 from .gaussian import gdp_delta as gdp_delta
 from .gaussian import gdp_epsilon as gdp_epsilon
 from .gaussian import gdp_mu as gdp_mu
@@ -42,16 +43,13 @@ from .laps import share_of_noise as share_of_noise
 from .own import OwnTranscript as OwnTranscript
 from .own_laps import OwnLaps as OwnLaps
 from .paper import PaperBound as PaperBound
-from .promise import promise as promise
 from .record import PlannedRun as PlannedRun
 from .record import Protected as Protected
 from .record import planned_run as planned_run
 from .record import whole_node as whole_node
 from .report import Histogram as Histogram
+from .report import InThisRun as InThisRun
 from .report import PrivacyReport as PrivacyReport
-from .report import PublishedEpsilon as PublishedEpsilon
-from .report import RealisedPrivacy as RealisedPrivacy
-from .report import StatedEpsilon as StatedEpsilon
 from .report import average_words as average_words
 from .transcript import Transcript as Transcript
 from .transcript import TranscriptAccountant as TranscriptAccountant
@@ -72,16 +70,17 @@ if TYPE_CHECKING:
     from .accountant import WHOLE_NODE as WHOLE_NODE
     from .accountant import Unit as Unit
     from .accountant import large_delta as large_delta
+    from .accountant import nothing_promised as nothing_promised
     from .accountant import promised as promised
     from .accountant import said as said
     from .lateness import Remembering as Remembering
     from .lateness import sure_others as sure_others
     from .leakage import Leakage as Leakage
+    from .paper import paper_noise_multiplier as paper_noise_multiplier
+    from .paper import stated_epsilon as stated_epsilon
+    from .paper import theorem_curve as theorem_curve
     from .record import Against as Against
     from .record import ScheduleName as ScheduleName
-    from .theorems import paper_noise_multiplier as paper_noise_multiplier
-    from .theorems import stated_epsilon as stated_epsilon
-    from .theorems import theorem_curve as theorem_curve
 
 
 __getattr__, __dir__ = lazily(__name__, __file__)

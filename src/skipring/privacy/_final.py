@@ -14,7 +14,7 @@ import numpy as np
 
 from .._arrays import Floats
 from .._binomial import binomial_pmf
-from ._rings import Floor, contributions, counter_floors
+from ._rings import Floor, contributions, counter_floors, rectangles, update_block
 from ._rotation import ClassRange
 from ._step_sizes import group_starts, share, share_after
 from .leakage import Block, IndependentLeakage, Terms, spread
@@ -44,15 +44,11 @@ def ring_final(run: PlannedRun, failure: float, units: ClassRange) -> Independen
         noises, probabilities = _count((run.nodes - 1) * rounds, run.others_ready, 512)
         return 1.0 + noises, run.target_ready * probabilities
 
-    def block(update: int, rounds: int, repeats: int) -> Block:
-        noises, probabilities = law(rounds)
-        return Block.single(share(np.array(float(update)), noises, run.step_size), probabilities, repeats)
-
     blocks = []
     if units.first == 1 and run.rounds > 1:
-        blocks.append(block(1, units.every if units.times > 1 else units.rest, 1))
+        blocks.append(update_block(run, 1, *law(units.every if units.times > 1 else units.rest), 1))
     for update, repeats, last in contributions(counter_floors(run, failure, 0), units):
-        blocks.append(block(update, units.rest if last else units.every, repeats))
+        blocks.append(update_block(run, update, *law(units.rest if last else units.every), repeats))
     return IndependentLeakage(blocks, failure=0.0 if run.others_ready == 1.0 else failure)
 
 
@@ -72,15 +68,7 @@ class _Sides:
         one = np.cumsum(law[::-1])[::-1]  # the law of either side alone
         self.numbers = starts.astype(np.float64)
         self.one = np.add.reduceat(one, starts)
-        # sum of g(i + j) over i >= a, j >= b depends on a + b only; rounding is some 1e-16 times the number of terms.
-        corner = np.zeros(2 * nodes + 2)
-        corner[:nodes] = np.cumsum(one[::-1])[::-1]
-        s, e = starts[:, None], ends[:, None]
-        both = corner[s + starts] - corner[s + ends] - corner[e + starts] + corner[e + ends]
-        exact = np.zeros(2 * nodes)
-        exact[:nodes] = law
-        single = (e - s == 1) & (ends - starts == 1)
-        self.both = np.where(single, exact[s + starts], np.maximum(both, 0.0) + 2e-16 * (8.0 + np.sqrt(nodes)))
+        self.both = rectangles(law, starts, ends)
 
 
 def random_ring_final(run: PlannedRun, failure: float, units: ClassRange) -> IndependentLeakage:
@@ -122,8 +110,7 @@ def _some_rounds(run: PlannedRun, units: ClassRange, sides: _Sides, floors: list
     if units.first == 1:
         blocks.append(_first(run, sides, units.every - 1 if units.times > 1 else units.rest, 0))
     for update, repeats, last in contributions(floors, units):
-        noises, probabilities = law(units.rest if last else units.every - 1)
-        blocks.append(Block.single(share(np.array(float(update)), noises, run.step_size), probabilities, repeats))
+        blocks.append(update_block(run, update, *law(units.rest if last else units.every - 1), repeats))
     return blocks
 
 

@@ -41,7 +41,7 @@ class Phase:
     within : nodes that the observer can learn about in this phase, without itself.
     hidden : those of them whose values it is not sent as they are (not its neighbours).
     basis : orthonormal rows that span what it is sent about `hidden`; None if rounding leaves that in doubt, or
-        nobody asked.
+        no target is among them.
     """
 
     adjacency: Any
@@ -59,8 +59,8 @@ class Phase:
         return values
 
 
-def phase_seen_by(adjacency: Any, rounds: int, observer: int, targets: Nodes, *, shared: bool) -> Phase:
-    """Return what the observer sees of one graph; with `shared`, also how nodes can hide a target's drift together."""
+def phase_seen_by(adjacency: Any, rounds: int, observer: int, targets: Nodes) -> Phase:
+    """Return what the observer sees of one graph, and how nodes can hide a target's drift together."""
     start, ends = adjacency.indptr, adjacency.indices
     degrees = np.diff(start).astype(np.float64)
     weight = float(1.0 / (1.0 + degrees.max()))
@@ -78,7 +78,7 @@ def phase_seen_by(adjacency: Any, rounds: int, observer: int, targets: Nodes, *,
     reached[neighbours] = False
     hidden = np.flatnonzero(reached)
     phase = Phase(adjacency, degrees, weight, within, hidden, None)
-    if not (shared and reached[targets].any()):
+    if not reached[targets].any():
         return phase
     return Phase(adjacency, degrees, weight, within, hidden, _basis(phase, observer, neighbours, rounds))
 

@@ -14,7 +14,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -22,12 +22,12 @@ import numpy as np
 
 from .._arrays import Floats, Ints
 from .._binomial import binomial_floor, binomial_pmf
-from ..errors import InvalidInput
 from ..schedules import KnownOrder
-from ._step_sizes import group_starts, share, share_after
+from ._step_sizes import falls, group_starts, late_noise, share, share_after
 from .gaussian import ROUNDING, gdp_delta, gdp_epsilon
 from .leakage import Block, IndependentLeakage, Leakage
 from .record import PlannedRun
+from .transcript import Transcript, TranscriptAccountant
 
 #: Exponents of the quick bound are powers of this.
 _RATIO = 1.08
@@ -91,10 +91,6 @@ class _Doubled(Leakage):
         """Return that of the halves at twice theta."""
         return self.half.log_mgf(2.0 * theta)
 
-    def blocks(self, factor: float) -> list[Block]:
-        """Return nothing: terms of up to 2 are no rounds of one release."""
-        raise InvalidInput.because("forecasts", "a known order", "runs in a known order are not composed with others")
-
 
 @dataclass(frozen=True)
 class Chances:
@@ -113,7 +109,7 @@ class Chances:
         it is slower than others. Numbers of hops are rounded down to a grid, which lowers floors a little.
         """
         rounds, nodes = self.order.rounds, self.order.nodes
-        if self.run.step_size == "constant":
+        if not falls(self.run.step_size):
             return np.ones((rounds, nodes), dtype=np.int64)
         left_out = 1 if self.run.target_ready >= self.run.others_ready else 2
         before = np.arange(rounds)[:, None] * (nodes - left_out) + np.maximum(self.order.places - 1, 0)
@@ -180,44 +176,34 @@ def law_of(chances: Chances, rows: list[tuple[int, int, int, int, int]], target:
     for row in rows:
         k1, k2, first, second, left_out = row
         key = (k1, k2, first, second, left_out)
-        if chances.run.step_size == "constant":  # then the rounds do not matter
+        if not falls(chances.run.step_size):  # then the rounds do not matter
             key = (k1, k2, min(first, 0), min(second, 0), 0)
         alike[key] = alike.get(key, 0) + 1
     blocks = []
     for (k1, k2, first, second, left_out), repeats in alike.items():
         values, probabilities = chances.interval((k1, k2, first, second, left_out), target)
         blocks.append(Block.single(0.5 * np.minimum(values, 2.0), probabilities, repeats))
-    failure = chances.failure if chances.run.step_size == "sqrt" and chances.run.others_ready < 1.0 else 0.0
+    failure = chances.failure if falls(chances.run.step_size) and chances.run.others_ready < 1.0 else 0.0
     return _Doubled(IndependentLeakage(blocks, lattice=_LATTICE), failure)
 
 
-@dataclass
 class _Tables:
     """What the quick bound looks up: groups of numbers of others, of floors and of what is left out."""
 
-    chances: Chances
-    most: int
-    others: Ints = field(init=False)
-    group: Ints = field(init=False)
-    updates: Ints = field(init=False)
-    floor: Ints = field(init=False)
-    left_out: Ints = field(init=False)
-    off: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        everyone = np.arange(self.most + 1)
-        self.others = group_starts(self.most + 1, 64, 1.04)
-        self.group = np.searchsorted(self.others, everyone, side="right") - 1
-        floors = self.chances.floors
+    def __init__(self, chances: Chances, most: int) -> None:
+        self.chances, self.most = chances, most
+        self.others = group_starts(most + 1, 64, 1.04)
+        self.group = np.searchsorted(self.others, np.arange(most + 1), side="right") - 1
+        floors = chances.floors
         self.updates = 1 + group_starts(int(floors.max()), 12, 1.15)
         self.floor = np.searchsorted(self.updates, floors, side="right") - 1
-        constant = self.chances.run.step_size == "constant"
+        constant = not falls(chances.run.step_size)
         # Rounded up: what is left out makes later noise smaller.
-        sizes = [0] if constant else [0, *(2**i for i in range(math.ceil(math.log2(self.most + 2)) + 1))]
+        sizes = [0] if constant else [0, *(2**i for i in range(math.ceil(math.log2(most + 2)) + 1))]
         self.left_out = np.array(sizes, dtype=np.int64)
-        self.off = np.zeros(self.most + 2, dtype=np.int64)
+        self.off = np.zeros(most + 2, dtype=np.int64)
         if not constant:
-            self.off = np.searchsorted(self.left_out, np.arange(self.most + 2), side="left")
+            self.off = np.searchsorted(self.left_out, np.arange(most + 2), side="left")
 
     @cached_property
     def _laws(self) -> tuple[Floats, Floats]:
@@ -243,7 +229,7 @@ class _Tables:
             alone[place] = _log_mean(ready * _less_one(theta * one), law, theta)
             # Two contributions in the noise from the second one on, which is at most `left_out` updates later: its own
             # and that of those after it, in units of the first.
-            rest = _late_noise(c, float(between), numbers, run.step_size)
+            rest = late_noise(c, float(between), numbers, run.step_size)
             both, either = np.minimum(2.0, 4.0 / rest), np.minimum(1.0, 1.0 / rest)
             grown = ready * ready * _less_one(theta * both) + 2.0 * ready * (1.0 - ready) * _less_one(theta * either)
             after[place] = _log_mean(grown, law, 2.0 * theta)
@@ -266,14 +252,6 @@ def _log_mean(grown: Floats, law: Floats, most: float) -> Floats:
     return np.where(np.isfinite(found), np.minimum(found, most), most)
 
 
-def _late_noise(update: Floats, between: float, noises: Floats, law: str) -> Floats:
-    """Return the noise of one update and of `noises` after it, the first at most between + 1 later than `update`."""
-    if law == "constant":
-        return 1.0 + noises + 0.0 * update
-    gap = 1.0 / share(update + between + 1.0, 1.0 + noises, "sqrt") / (update + between + 1.0)
-    return np.asarray(update * gap * (1.0 - 1e-10))
-
-
 class OrderLeakage(Leakage, ABC):
     """The largest over all pairs of a known order, or over all targets, of what may be told.
 
@@ -283,7 +261,7 @@ class OrderLeakage(Leakage, ABC):
 
     def __init__(self, chances: Chances, every: int, unit: int) -> None:
         self.chances, self.every, self.unit = chances, every, unit
-        with_floors = chances.run.step_size == "sqrt" and chances.run.others_ready < 1.0
+        with_floors = falls(chances.run.step_size) and chances.run.others_ready < 1.0
         self.failure = chances.failure if with_floors else 0.0
         self._laws: dict[int, Leakage] = {}
         self._quick: dict[int, Floats] = {}  # for some exponents the bound of each pair
@@ -323,10 +301,6 @@ class OrderLeakage(Leakage, ABC):
         return np.array(
             [min(float(self._log_mgfs(t).max()) if t < 700.0 else math.inf, t * self.largest) for t in theta]
         )
-
-    def blocks(self, factor: float) -> list[Block]:
-        """Return nothing: which pair is the worst depends on the noise."""
-        raise InvalidInput.because("forecasts", "a known order", "runs in a known order are not composed with others")
 
     def rough_epsilon(self, delta: float, release: float) -> float:
         """Return the epsilon of the mean leakage of the worst pair, and some more."""
@@ -373,22 +347,6 @@ class OrderLeakage(Leakage, ABC):
                 self._laws[which] = self._law(which)
             worst = max(worst, min(quick, self._laws[which].expectation(epsilon, release)))
         return min(1.0, worst)
-
-    def epsilons(self, delta: float, release: float) -> Floats:
-        """Return an epsilon for each pair, or for each target, at a delta: the quick bound, rounded up."""
-        goal = math.log(max(1e-300, delta - self.failure))
-        most = max(1e-3, self.rough_epsilon(delta, release))
-        start = self._best_exponent(most, release)
-        grid = np.geomspace(most / 30.0, 1.5 * most, 170)
-        found = np.full(len(self._at(start)), math.inf)
-        # Pairs that leak less have larger exponents.
-        for exponent in range(max(_LEAST_EXPONENT, start - 6), min(_LARGEST_EXPONENT, start + 42) + 1, 6):
-            heights = [log_constant(_RATIO**exponent, float(epsilon), release, self.largest) for epsilon in grid]
-            falling = -np.minimum.accumulate(heights)
-            place = np.searchsorted(falling, self._at(exponent) - goal, side="left")
-            inside = place < len(grid)
-            found[inside] = np.minimum(found[inside], grid[place[inside]])
-        return np.minimum(found, gdp_epsilon(math.sqrt(self.largest * release), delta))  # each update in full
 
 
 class PairLeakage(OrderLeakage):
@@ -483,3 +441,43 @@ def log_constant(theta: float, epsilon: float, release: float, largest: float) -
         # All other cells are below a value that is attained in these.
         edges = np.linspace(edges[may[0]], edges[may[-1] + 1], 500)
     return best + 1e-9
+
+
+class _PassedOn(TranscriptAccountant):
+    """Nobody is skipped, but each observer looks at its turns and passes the token on unchanged.
+
+    Updates are numbered without the observer's, so later step sizes are larger. What it learns falls with each update
+    that it makes (docs/privacy.md, "Orders by design"), so no other behaviour tells it more. Its own updates stay in
+    the chain, alone between two looks of its own, where they tell nothing about others.
+    """
+
+    def _rows(self, first: int, last: int) -> Floats:
+        """Return mu^2 for observers first..last-1 (rows) and all targets."""
+        looks, start = self.transcript.looks()
+        out = np.empty((last - first, self.transcript.nodes))
+        for place, observer in enumerate(range(first, last)):
+            counted = self._updaters != observer
+            steps = 1.0 / np.sqrt(1.0 + np.cumsum(counted) - counted)
+            out[place] = self._of_nodes(self._looked(looks, start, observer, observer + 1, steps))[0]
+            out[place, observer] = 0.0
+        return out
+
+
+def exact_account(run: PlannedRun, order: KnownOrder, parts: int) -> TranscriptAccountant:
+    """Return the account of a run in which nobody is skipped; one release has mu = 1, so that mu^2 is the leakage."""
+    path = order.whole_path
+    numbers = np.arange(1.0, len(path) + 1.0)
+    account = TranscriptAccountant if run.outside or not falls(run.step_size) else _PassedOn
+    return account(
+        Transcript(
+            nodes=run.nodes,
+            offered=path,
+            updated=np.ones(len(path), dtype=np.bool_),
+            step_sizes=1.0 / np.sqrt(numbers) if falls(run.step_size) else 1.0,
+            noise_multiplier=2.0,
+            against="outsider" if run.outside else "node",
+            parts=parts,
+            protects=run.protects,
+            closing=len(order.closing),
+        )
+    )

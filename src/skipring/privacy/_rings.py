@@ -65,6 +65,11 @@ def contributions(floors: list[Floor], units: ClassRange) -> Iterator[tuple[int,
             yield floor.update, 1, True
 
 
+def update_block(run: PlannedRun, update: int, noises: Floats, probabilities: Floats, repeats: int) -> Block:
+    """Return rounds in which an update of at least this number is charged to a random number of noises."""
+    return Block.single(share(np.array(float(update)), noises, run.step_size), probabilities, repeats)
+
+
 def ring_leakage(run: PlannedRun, failure: float, units: ClassRange) -> IndependentLeakage:
     """Return the leakage of a pair at a distance of at least 2 on the fixed ring.
 
@@ -81,8 +86,7 @@ def ring_leakage(run: PlannedRun, failure: float, units: ClassRange) -> Independ
 
     def block(update: int, between: int, repeats: int) -> Block:
         first, pmf = binomial_pmf(between, q)
-        noises = 1.0 + first + np.arange(len(pmf))
-        return Block.single(share(np.array(float(update)), noises, run.step_size), run.target_ready * pmf, repeats)
+        return update_block(run, update, 1.0 + first + np.arange(len(pmf)), run.target_ready * pmf, repeats)
 
     after_target = 0 if ring.position is None else run.nodes - ring.position
     between = ring.distance - 1
@@ -162,8 +166,7 @@ def random_ring_leakage(run: PlannedRun, failure: float, units: ClassRange) -> I
     if run.rounds > 1:
         for update, repeats, last in contributions(counter_floors(run, failure, 0), units):
             noises, probabilities = ending if last and units.rest == 0 else inner
-            values = share(np.array(float(update)), noises, run.step_size)
-            blocks.append(Block.single(values, probabilities, repeats))
+            blocks.append(update_block(run, update, noises, probabilities, repeats))
     return IndependentLeakage(blocks, failure=0.0 if run.others_ready == 1.0 or run.rounds == 1 else failure)
 
 
@@ -186,7 +189,7 @@ def _first_round(run: PlannedRun, groups: _Groups, onwards: Floats) -> Block:
     sees, half = run.observer.sees, 0.5 * run.target_ready
     # (probability, joint law of (number before the update, number after it in the round), seen within the round)
     cases = [
-        (half * sees, _rectangles(groups.two, starts, ends), True),  # uv: before u, between
+        (half * sees, rectangles(groups.two, starts, ends), True),  # uv: before u, between
         (
             half * (1.0 - sees),
             _weighted_after(groups.composition, starts, ends),
@@ -215,7 +218,7 @@ def _guard(size: int) -> float:
     return 2e-16 * (8.0 + math.sqrt(size))
 
 
-def _rectangles(law: Floats, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Floats:
+def rectangles(law: Floats, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Floats:
     """Return the sums of law(i + j) over all rectangles of groups."""
     # sum_{i >= a, j >= b} law(i + j) depends on a + b only.
     size = len(law)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import psi
 
 from .._arrays import Floats
-from .record import StepSizeLaw
+
+StepSizeLaw = Literal["sqrt", "constant"]
+
+
+def falls(law: StepSizeLaw) -> bool:
+    """Return whether step sizes fall with the root of the update number; if not, they stay as they are."""
+    return law == "sqrt"
 
 
 def share(update: Floats, noises: Floats, law: StepSizeLaw) -> Floats:
@@ -22,7 +29,7 @@ def share(update: Floats, noises: Floats, law: StepSizeLaw) -> Floats:
     [1.0, 0.6]
     """
     update, noises = np.broadcast_arrays(update, noises)
-    if law == "constant":
+    if not falls(law):
         return 1.0 / noises
     # A hair upwards: the psi are good to some 1e-13.
     result: Floats = np.minimum(1.0, (1.0 + 1e-11) / (update * _psi_gap(update, noises)))
@@ -40,11 +47,19 @@ def share_after(update: Floats, between: float, noises: Floats, law: StepSizeLaw
     [1.0, 0.6]
     """
     update, noises = np.broadcast_arrays(update, noises)
-    if law == "constant":
+    if not falls(law):
         return 1.0 / (1.0 + noises)
     gap = _psi_gap(update + between + 1.0, noises)
     result: Floats = np.minimum(1.0, (1.0 + 1e-11) / (1.0 + update * gap))
     return result
+
+
+def late_noise(update: Floats, between: float, noises: Floats, law: StepSizeLaw) -> Floats:
+    """Return the noise of one update and of `noises` after it, the first at most between + 1 later than `update`."""
+    if not falls(law):
+        return 1.0 + noises + 0.0 * update
+    gap = 1.0 / share(update + between + 1.0, 1.0 + noises, "sqrt") / (update + between + 1.0)
+    return np.asarray(update * gap * (1.0 - 1e-10))
 
 
 def _psi_gap(update: Floats, noises: Floats) -> Floats:

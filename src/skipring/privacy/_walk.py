@@ -23,7 +23,7 @@ from scipy.special import gammaln
 
 from .._arrays import Floats
 from .._binomial import binomial_floor, binomial_floors, binomial_pmf
-from ._step_sizes import group_starts, share
+from ._step_sizes import falls, group_starts, share
 from .leakage import Block, IndependentLeakage, Terms
 from .record import PlannedRun
 
@@ -98,7 +98,7 @@ def _segments(run: PlannedRun, kinds: _HopKinds, failure: float) -> Iterator[_Se
     ready = kinds.target + kinds.other
     long = math.ceil(_EVENTS / kinds.event)
     hop, update = 1, 1  # the first hop of the segment, and the floor that is in force from there
-    if run.step_size == "sqrt" and failure > 0.0:
+    if falls(run.step_size) and failure > 0.0:
         while True:
             following = update * (2 if update < 16 else 4)
             end = _first_hop(following - 1, ready, failure, hop, run.steps)

@@ -123,6 +123,11 @@ class Guarantee:
         return [each.sentence() for each in (self, *self.also)]
 
     @property
+    def what(self) -> str:
+        """What is protected, in a few words."""
+        return f"{PROTECTED[self.protects]} ({RELATION})"
+
+    @property
     def number(self) -> str:
         """The epsilon for a table, or why nothing is promised."""
         return f"nothing is promised: {self.refused}" if self.epsilon is None else promised(self.epsilon)
@@ -132,21 +137,21 @@ class Guarantee:
         """What the number cannot be read without, in one line."""
         if self.refused is not None:
             return f"nothing: {self.refused}"
-        return (
-            f"{PROTECTED[self.protects]} ({RELATION}) at delta {upper(self.delta)} against {self.against}"
-            f" (method {self.method})"
-        )
+        return f"{self.what} at delta {upper(self.delta)} against {self.against} (method {self.method})"
 
     @property
     def further(self) -> str:
         """The further numbers in one line; empty where there are none."""
-        return "; ".join(f"epsilon, {self._name(each)}: {each.number}" for each in self.also)
+        return "; ".join(f"{name}: {number}" for name, number in self.further_rows())
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what a table says of it: all numbers, and what they cannot be read without."""
-        further = ((f"epsilon, {self._name(each)}", each.number) for each in self.also)
-        terms = ("protects", f"{PROTECTED[self.protects]} ({RELATION})"), ("against", self.against)
-        return [("epsilon", self.number), *further, ("delta", upper(self.delta)), *terms, ("method", self.method)]
+        terms = ("protects", self.what), ("against", self.against), ("method", self.method)
+        return [("epsilon", self.number), *self.further_rows(), ("delta", upper(self.delta)), *terms]
+
+    def further_rows(self) -> list[tuple[str, str]]:
+        """Return what a table says of the further guarantees."""
+        return [(f"epsilon, {self._name(each)}", each.number) for each in self.also]
 
     def beside(self, name: str) -> Guarantee | None:
         """Return the further guarantee against an `OUTSIDER` or `ALL_OTHERS`, or that of a `WHOLE_NODE`."""
@@ -154,6 +159,14 @@ class Guarantee:
 
     def _name(self, further: Guarantee) -> str:
         return WHOLE_NODE if further.protects != self.protects else further.against
+
+
+def nothing_promised(protects: Unit, delta: float, why: str, *, method: str = "tight") -> Guarantee:
+    """Return the guarantee of a run for which there is no epsilon."""
+    seen = "always ready, who knows the path and sees the final model"
+    return Guarantee(
+        protects=protects, whose="any node", against=ANOTHER_NODE, sees=seen, method=method, delta=delta, refused=why
+    )
 
 
 def said(*sentences: str) -> str:

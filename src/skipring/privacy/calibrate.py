@@ -1,18 +1,19 @@
-"""From a privacy budget back to the noise it asks for, whatever the method of accounting."""
+"""What a planned run promises, by any method of accounting; and from a budget back to the noise it asks for."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Protocol
 
 from ..errors import InvalidInput, require_delta, require_non_negative
-from ._roots import narrow
 from .accountant import Accountant, Guarantee
-from .forecast import Forecast
-from .gaussian import gdp_mu
+from .forecast import Forecast, forecast
+from .gaussian import gdp_mu, narrow
+from .orders import FixedRing
 from .paper import PaperBound
-from .record import LEAST_NOISE, MOST_NOISE, PlannedRun
+from .record import LEAST_NOISE, MOST_NOISE, Members, Outsider, PlannedRun, whole_node
 
 
 class RunAccountant(Accountant, Protocol):
@@ -100,3 +101,34 @@ def _smallest(excess: Callable[[float], float], guess: float) -> float:
     found = narrow(lambda x: excess(math.exp(x)), math.log(low), at_low, math.log(high), at_high, width=1e-8)
     # exp(ln(noise)) may fall short by a rounding; a hair more noise keeps the budget.
     return min(high, math.exp(found) * (1.0 + 1e-13))
+
+
+def promise(account: RunAccountant, delta: float, *, units: int | None = 1, epsilon: float | None = None) -> Guarantee:
+    """Return what a run promises at a delta. A forecast also says what holds against others, and for a whole node.
+
+    `units` is the most records or persons of an update, None where nobody said; `epsilon` one that is known to be kept.
+    """
+    first = account.guarantee(delta, epsilon)
+    if not isinstance(account, Forecast) or delta >= 1.0:
+        return first
+    return replace(first, also=tuple(_further(account.run, first, units)))
+
+
+def _further(run: PlannedRun, first: Guarantee, units: int | None) -> Iterator[Guarantee]:
+    if isinstance(run.observer, Members):
+        order = replace(run.order, distance=None, position=None) if isinstance(run.order, FixedRing) else run.order
+        outsider = forecast(replace(run, order=order, observer=Outsider())).guarantee(first.delta)
+        placed = isinstance(run.order, FixedRing) and run.order.position is not None
+        if not placed and first.epsilon is not None and outsider.epsilon is not None:
+            # Members are shown the final model as well, so what holds against them holds here.
+            outsider = replace(outsider, epsilon=min(first.epsilon, outsider.epsilon))
+        yield outsider
+        if run.observer.observers < run.nodes - 1:
+            yield forecast(replace(run, order=order, observer=Members(observers=run.nodes - 1))).guarantee(first.delta)
+    if run.protects != "node":
+        whole = None if units is None else whole_node(run, units)
+        if whole is not None:
+            yield forecast(whole).guarantee(first.delta)
+            return
+        reason = "how many rows an update has is not said" if units is None else "there is far too little noise for it"
+        yield replace(first, protects="node", epsilon=None, refused=reason)

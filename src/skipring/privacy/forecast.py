@@ -10,21 +10,17 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations_with_replacement, product
 
-import numpy as np
-
-from .._arrays import Floats
 from .._numbers import ordinal
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative
 from ..schedules import KnownOrder
 from ._final import random_ring_final, ring_final
-from ._known import Chances, FixedLeakage, OutsiderLeakage, PairLeakage
-from ._passing import exact_account
+from ._known import Chances, FixedLeakage, OutsiderLeakage, PairLeakage, exact_account
 from ._rings import random_ring_leakage, ring_leakage
-from ._roots import narrow
 from ._rotation import ClassRange, class_ranges, parts_that_count
+from ._step_sizes import falls
 from ._walk import random_walk_leakage
 from .accountant import ALL_OTHERS, ALONE, AMPLIFIED, ANOTHER_NODE, IN_FULL, OUTSIDER, SHOWN, Guarantee, coalition
-from .gaussian import gdp_epsilon
+from .gaussian import narrow
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
 from .orders import AgreedOrder, DesignedOrder, DrawnRing, DrawnWalk, FixedRing
 from .record import IndependentSkips, Members, Outsider, PlannedRun, Protected, SureOthers
@@ -162,30 +158,6 @@ class Forecast(PrivacyCurve):
             classes = _classes(run, 10.0**exponent, amplified=self.amplified)
             self._classes[exponent] = [[law.but_for(failure) for law in laws] for laws in classes]
         return self._classes[exponent]
-
-    def pairs(self, delta: float) -> Floats:
-        """Return an epsilon for all pairs of a known order, as an array [target, observer].
-
-        They are quick bounds, some per cent too large where nodes are skipped, and a thousandth where nobody is; for
-        `epsilon` the worst pairs are computed one by one.
-        """
-        run = self.run
-        if not isinstance(run.order, AgreedOrder | DesignedOrder) or not self.amplified or run.outside:
-            raise InvalidInput.because(
-                "pairs", "asked for", "it takes a known order, a convex loss and one observer inside"
-            )
-        require_delta(delta)
-        nodes = run.nodes
-        if run.taking_part.everybody:
-            known = np.max([exact_account(run, run.order.known, every).matrix() for every in run.unit.parts], axis=0)
-            scale = 1e-4 * float(known.max())
-            values, where = np.unique(np.ceil(known / scale), return_inverse=True)
-            found = np.array([gdp_epsilon(float(mu), delta) for mu in values * scale * math.sqrt(self.release)])
-            return found[where].reshape(nodes, nodes)
-        laws = [law for laws in self.classes(1e-3 * delta) for law in laws if isinstance(law, PairLeakage)]
-        epsilons = np.max([law.epsilons(delta, self.release) for law in laws], axis=0).reshape(nodes, nodes)
-        np.fill_diagonal(epsilons, 0.0)
-        return epsilons
 
     def with_noise(self, noise_multiplier: float) -> Forecast:
         """Return the forecast of the same run with another noise, sharing all work that does not depend on it."""
@@ -409,7 +381,7 @@ def _walk_laws(run: PlannedRun, failure: float) -> list[Leakage]:
     runs = [replace(run, observer=Members()), run] if run.outside else [run]
     laws: list[Leakage] = []
     for each in runs:
-        if run.step_size == "sqrt" and run.steps <= 100 * run.nodes:
+        if falls(run.step_size) and run.steps <= 100 * run.nodes:
             laws.append(random_walk_leakage(each, failure, floors=False))
         laws.append(random_walk_leakage(each, failure))
     return laws

@@ -1,8 +1,9 @@
-"""How well two Gaussians can be told apart: mu-GDP as (epsilon, delta)."""
+"""How well two Gaussians can be told apart: mu-GDP as (epsilon, delta), and accountants that answer from one mu."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import overload
 
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, ndtr
 
 from .._arrays import Floats
-from ..errors import InvalidInput, require_delta, require_non_negative
+from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
@@ -161,3 +162,67 @@ def smallest(holds: Callable[[float], bool], low: float, high: float, *, relativ
         else:
             low = middle
     return high
+
+
+def narrow(
+    excess: Callable[[float], float], low: float, at_low: float, high: float, at_high: float, *, width: float
+) -> float:
+    """Return the upper end of a bracket of at most this width around where a falling `excess` reaches 0.
+
+    `at_low` is above 0 and `at_high` is not; so is `excess` at every lower and every upper end, which is what makes the
+    answer a bound. Regula falsi, for logarithms of delta are nearly parabolas; an end that stays where it is counts
+    less and less (Anderson and Björck), lest the other end do all the way. (scipy.optimize would do, but loading it
+    takes longer than the calculation.)
+
+    >>> round(narrow(lambda x: 2.0 - x * x, 1.0, 1.0, 2.0, -2.0, width=1e-9), 6)
+    1.414214
+    """
+    moved = 0
+    for turn in range(100):
+        if high - low <= width:
+            break
+        share = at_low / (at_low - at_high) if turn % 6 < 5 else 0.5
+        # Next to an end, a step that passes the root ends the search. It passes it by next to nothing: asked for the
+        # noise of a budget, and then for the budget of that noise, the answers should agree.
+        middle = min(max(low + share * (high - low), low + 1e-3 * width), high - 1e-3 * width)
+        if not low < middle < high:
+            break
+        value = excess(middle)
+        if value <= 0.0:
+            at_low *= _weight(value, at_high) if moved > 0 else 1.0
+            high, at_high, moved = middle, value, 1
+        else:
+            at_high *= _weight(value, at_low) if moved < 0 else 1.0
+            low, at_low, moved = middle, value, -1
+    return high
+
+
+def _weight(value: float, before: float) -> float:
+    """Return what the value at the other end counts after an end has moved twice in a row."""
+    share = 1.0 - value / before if before != 0.0 else 0.5
+    return share if share > 0.0 else 0.5
+
+
+class GaussianAccountant(ABC):
+    """Answers what an `Accountant` is asked for from `_worst_mu`; who inherits gives that, and a `guarantee`."""
+
+    @abstractmethod
+    def _worst_mu(self) -> float:
+        """Return mu of the observer and the target for whom it is largest; 0 if nobody has learned anything."""
+
+    def epsilon(self, delta: float) -> float:
+        """Return epsilon of the observer who knows most."""
+        return gdp_epsilon(self._worst_mu(), delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta of the observer who knows most; unless it is 0, it is at least `LEAST_DELTA`."""
+        mu = self._worst_mu()
+        return max(gdp_delta(mu, float(epsilon)), LEAST_DELTA if mu > 0.0 else 0.0)
+
+    def kinds(self, delta: float) -> int:
+        """Return 1: the worst unit is found at once."""
+        return 1
+
+    def excess(self, epsilon: float, delta: float, kind: int = 0) -> float:
+        """Return the logarithm of how many times larger than its budget delta is."""
+        return math.log(max(self.delta(epsilon), 1e-320)) - math.log(delta)

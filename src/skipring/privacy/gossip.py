@@ -18,7 +18,7 @@ from .._arrays import Doubles
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
 from ._gossip import leaked_mu2, phase_seen_by
 from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Guarantee, Unit
-from .by_mu import GaussianAccountant
+from .gaussian import GaussianAccountant
 from .transcript import _require_node
 
 #: The neighbours of node w are indices[indptr[w]:indptr[w + 1]], in order, without w; (indptr, indices).
@@ -71,9 +71,8 @@ class GossipRun:
     amplified : whether gradient steps contract (convex, beta-smooth losses and step sizes of at most 2 / beta), noise
         reaches the values as it was drawn, and averaging is plain. Say False for neural networks, and for noisy
         gradients that are clipped after the noise was added (as the public code of Muffliato does). Say so for
-        accelerated averaging, too (its weights can be negative). Each phase then counts in full.
-    projected_after_noise : whether nodes project their values between adding the noise and averaging. It is better to
-        project before the gradient is taken: then nodes can hide a target's drift together, and mu is smaller.
+        accelerated averaging, too (its weights can be negative), and where values are projected between the noise and
+        the averaging: project before the gradient is taken. Each phase then counts in full.
     """
 
     graphs: Iterable[GossipGraph]
@@ -82,7 +81,6 @@ class GossipRun:
     noise_multiplier: float
     step_sizes: ArrayLike = 1.0
     amplified: bool = True
-    projected_after_noise: bool = False
     #: The matrix of each graph, and the step sizes in units of the largest.
     adjacencies: tuple[Any, ...] = field(init=False)
     steps: Doubles = field(init=False)
@@ -139,8 +137,7 @@ def gossip_mu_curve(run: GossipRun, *, observer: int, targets: Sequence[int], po
     if not run.amplified:
         return np.tile(np.sqrt(own_releases)[:, None] / run.noise_multiplier, (1, len(targets)))
     who = np.asarray(targets, dtype=np.intp)
-    shared = not run.projected_after_noise
-    phases = [phase_seen_by(adjacency, run.rounds, observer, who, shared=shared) for adjacency in run.adjacencies]
+    phases = [phase_seen_by(adjacency, run.rounds, observer, who) for adjacency in run.adjacencies]
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows gives way to the target's own releases
         mu2 = leaked_mu2(phases, run.rounds, observer, who, run.steps)[places]
         mu2 *= 1.0 + 1e-10 + 1e-14 * count  # more than rounding in the sums can take away
@@ -236,25 +233,18 @@ def federated_mu(uploads: int, noise_multiplier: float) -> float:
     return 2.0 * math.sqrt(uploads) / noise_multiplier
 
 
-def federated_node_mu(
-    participants: ArrayLike,
-    target_present: ArrayLike,
-    *,
-    noise_multiplier: float,
-    observer_present: ArrayLike | None = None,
-) -> float:
+def federated_node_mu(participants: ArrayLike, target_present: ArrayLike, *, noise_multiplier: float) -> float:
     """Return mu of what another node learns if an honest server publishes nothing but averages.
 
-    The average of m noisy gradients hides the target's behind the noise of all m, or of m - 1 if the observer is one of
-    them, since it knows its own noise. The model is public after each iteration, so that the releases compose exactly,
-    whatever the losses.
+    The average of m noisy gradients hides the target's behind the noise of m - 1: the observer, which knows its own, is
+    taken to be one of them whenever it can have been. The model is public after each iteration, so that the releases
+    compose exactly, whatever the losses.
 
     Parameters
     ----------
     participants : for each iteration, how many nodes took part, target and observer included.
     target_present : for each iteration, whether the target took part.
     noise_multiplier : sigma / k.
-    observer_present : for each iteration, whether the observer took part; by default, whenever it can have.
 
     >>> round(federated_node_mu([101, 50, 1], [True, False, True], noise_multiplier=10.0), 4)
     0.201
@@ -266,10 +256,7 @@ def federated_node_mu(
         raise InvalidInput("participants", participants, "a whole number of at least 0 for each iteration")
     if present.shape != count.shape or present.dtype != np.bool_:
         raise InvalidInput("target_present", f"shape {present.shape}", "a truth value for each iteration")
-    looks = present & (count > 1) if observer_present is None else np.asarray(observer_present)
-    if looks.shape != count.shape or looks.dtype != np.bool_:
-        raise InvalidInput("observer_present", f"shape {looks.shape}", "a truth value for each iteration")
-    hidden_by = (count - looks)[present].astype(np.float64)
-    if np.any(count < present.astype(np.int64) + looks):
-        raise InvalidInput("participants", int(count.min()), "at least the target and the observer who took part")
+    if np.any(count[present] < 1):
+        raise InvalidInput("participants", 0, "at least 1 where the target took part")
+    hidden_by = np.maximum(count[present] - 1, 1).astype(np.float64)
     return 2.0 * math.sqrt(float(np.sum(1.0 / hidden_by))) / noise_multiplier

@@ -30,8 +30,7 @@ from .._arrays import Floats
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_non_negative, require_positive
 from ..schedules import Laps
 from .accountant import ALL_OTHERS, ANOTHER_NODE, EACH_LAP, OUTSIDER, USUAL_UNIT, Guarantee, Unit, coalition
-from .by_mu import GaussianAccountant
-from .gaussian import gdp_epsilon
+from .gaussian import GaussianAccountant, gdp_epsilon
 from .record import Protected
 
 #: Bounds are raised by this much, which is more than rounding can take.

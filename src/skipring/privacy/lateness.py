@@ -49,7 +49,7 @@ class Remembering:
         if not self.timeout > 0.0:
             raise InvalidInput("timeout", self.timeout, "a number above 0 (or inf)")
         if self.ready not in ("kept", "ahead"):
-            allowed = "kept or ahead; fresh delays are independent, and have a forecast of their own"
+            allowed = "kept or ahead; fresh delays are independent, and are accounted for on their own"
             raise InvalidInput("ready", self.ready, allowed)
         if math.isinf(self.timeout) and (self.lost_link > 0.0 or self.delay.mass_at_infinity > 0.0):
             reason = "a node that never answers would be waited for without end"

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats
 from .._binomial import binomial_pmf
+from ..errors import InvalidInput
 from .gaussian import ROUNDING, gdp_delta
 
 
@@ -101,9 +102,12 @@ class Leakage(ABC):
     def log_mgf(self, theta: Floats) -> Floats:
         """Return an upper bound of ln E[exp(theta X)] for each theta >= 0."""
 
-    @abstractmethod
     def blocks(self, factor: float) -> list[Block]:
-        """Return the law as independent rounds, their leakages multiplied by a factor of at most 1."""
+        """Return the law as independent rounds, their leakages multiplied by a factor of at most 1.
+
+        Laws of a known order are none: which pair is the worst depends on the noise.
+        """
+        raise InvalidInput.because("forecasts", "a known order", "runs in a known order are not composed with others")
 
     def but_for(self, failure: float) -> Leakage:
         """Return the same law where, with so much probability more, something else may happen."""

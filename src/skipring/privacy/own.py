@@ -14,7 +14,7 @@ import numpy as np
 from .._arrays import Doubles
 from ..errors import InvalidInput, require_integer, require_positive
 from .accountant import AMPLIFIED, ANOTHER_NODE, IN_FULL, USUAL_UNIT, Guarantee, Unit
-from .by_mu import GaussianAccountant
+from .gaussian import GaussianAccountant
 from .transcript import _RANGE, WorstPair, _require_node, _rounding, require_one_part, require_part
 
 #: How many segments that nobody asks for any more are kept, to be dropped together.

@@ -9,21 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Required, TypedDict, Unpack, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from ..errors import InvalidInput, require_integer, require_positive, require_probability_below_one
-from ..schedules import FORESEEN, KnownOrder, Schedule, schedule_kind
+from ..schedules import FORESEEN, schedule_kind
 from ..timeouts import TurnLaw
 from ._rotation import least_parts
+from ._step_sizes import StepSizeLaw
 from .accountant import USUAL_UNIT, Unit
 from .orders import ORDERS, AgreedOrder, DesignedOrder, DrawnRing, FixedRing, Order, Part
 
 ScheduleName = str
 #: Who looks: another node that is always ready, one that is itself skipped, or an outsider who has the final model.
 Against = Literal["node", "skipped-node", "outsider"]
-StepSizeLaw = Literal["sqrt", "constant"]
 
 #: Between these are the noise multipliers of a run: with less there is no privacy to speak of, with more no learning.
 LEAST_NOISE, MOST_NOISE = 1e-2, 1e9
@@ -229,12 +229,7 @@ class PlannedRun:
     @property
     def schedule(self) -> str:
         """How the order is called."""
-        return self.kind.name
-
-    @property
-    def kind(self) -> type[Schedule]:
-        """The schedule, which says what is known of all of its orders."""
-        return self.order.schedule
+        return self.order.schedule.name
 
     @property
     def nodes(self) -> int:
@@ -304,34 +299,6 @@ class PlannedRun:
         return replace(self, noise_multiplier=noise_multiplier)
 
 
-class Planned(TypedDict, total=False):
-    """The keywords of `planned_run`; those of the small records are told there."""
-
-    schedule: Required[ScheduleName]
-    nodes: Required[int]
-    steps: Required[int]
-    skip: float | None
-    target_skip: float | None
-    others: int | None
-    failure: float | None
-    against: Against
-    observers: int | None
-    observer_skip: float | None
-    distance: int | None
-    position: int | None
-    protects: Unit
-    parts: int | Iterable[int] | None
-    noise_multiplier: Required[float]
-    convex: bool
-    step_size: StepSizeLaw
-    learning_rate: float | None
-    smoothness: float | None
-    closing: int | None
-    order_seed: int | None
-    search: int | None
-    order: KnownOrder | None
-
-
 _NO_TURN = "an outsider has no turn in the network"
 _NO_PLACE = "only the fixed ring has places; on {schedule} all pairs are alike"
 _DESIGNED = "is for an order that is still to be designed"
@@ -344,15 +311,16 @@ _WHY_NOT = {
     "observer_skip": _NO_TURN,
     "distance": _NO_PLACE,
     "position": _NO_PLACE,
-    "closing": "no forecast of {schedule} knows closing hops; use designed-ring",
+    "closing": "{schedule} has no closing hops; use designed-ring",
     "order_seed": _DESIGNED,
     "search": _DESIGNED,
 }
 
 
-def planned_run(**keywords: Unpack[Planned]) -> PlannedRun:
+def planned_run(**keywords: Any) -> PlannedRun:
     """Return the record of a run from plain keywords; None is the same as leaving one out.
 
+    They are `schedule`, the fields of the order and of the small records, and those of `PlannedRun` with plain values.
     `against` is ``node`` (another node, always ready: `Members`), ``skipped-node`` (one that is itself skipped with
     probability `observer_skip`, by default `skip`) or ``outsider`` (`Outsider`). If learning rate and smoothness are
     both given, learning rate <= 2 / smoothness is checked. `order` is one that is agreed on already, in place of the

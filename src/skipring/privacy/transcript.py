@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import Floats, Ints
 from ..errors import InvalidInput, require_integer
 from .accountant import ALONE, ANOTHER_NODE, IN_FULL, OUTSIDER, SHOWN, USUAL_UNIT, Guarantee, Unit
-from .by_mu import GaussianAccountant
+from .gaussian import GaussianAccountant, gdp_epsilon
 from .record import Against
 
 CONTRACTIONS = (
@@ -255,27 +255,36 @@ class TranscriptAccountant(GaussianAccountant):
             self._owners = used // most  # in ascending order
         self._links = _links(self._targets)
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return the epsilon at a delta with all that it cannot be read without."""
-        run, outside = self.transcript, self.transcript.against == "outsider"
-        seen = "is sent the token whenever it is its turn" if run.against == "node" else "updates, or passes it on"
-        sees = f"which sees the token when it {seen}, knows the path and sees the final model"
-        notes: tuple[str, ...] = (ALONE,) if outside else ()
+    def guarantee(self, delta: float, epsilon: float | None = None) -> Guarantee:
+        """Return the epsilon at a delta, or one known to be kept, with all that it cannot be read without.
+
+        Beside what other nodes learned it says what an outsider did.
+        """
+        run = self.transcript
+        notes = ["it is about the path that was taken, which no data may have decided"]
+        notes.append(CONTRACTIONS if run.convex else IN_FULL)
         if np.asarray(run.parts).max() > 1:
-            notes += (f"the {run.protects} is in one part of its node's data, and who looks may know in which",)
-        return Guarantee(
+            notes.append(f"the {run.protects} is in one part of its node's data, and who looks may know in which")
+        outsider = Guarantee(
             protects=run.protects,
             whose="any node",
-            against=OUTSIDER if outside else ANOTHER_NODE,
-            sees=SHOWN if outside else sees,
+            against=OUTSIDER,
+            sees=SHOWN,
             method=self.method,
             delta=delta,
-            epsilon=self.epsilon(delta),
-            assumptions=(
-                "it is about the path that was taken, which no data may have decided",
-                CONTRACTIONS if run.convex else IN_FULL,
-                *notes,
-            ),
+            epsilon=gdp_epsilon(float(self.seen_outside().max()), delta),
+            assumptions=(*notes, ALONE),
+        )
+        if run.against == "outsider":
+            return outsider
+        seen = "is sent the token whenever it is its turn" if run.against == "node" else "updates, or passes it on"
+        return replace(
+            outsider,
+            against=ANOTHER_NODE,
+            sees=f"which sees the token when it {seen}, knows the path and sees the final model",
+            epsilon=self.epsilon(delta) if epsilon is None else epsilon,
+            assumptions=tuple(notes),
+            also=(outsider,),
         )
 
     def _chain(self, steps: Floats) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
@@ -357,12 +366,6 @@ class TranscriptAccountant(GaussianAccountant):
         with ThreadPoolExecutor(workers) as pool:
             return np.concatenate(list(pool.map(self._rows, edges[:-1].tolist(), edges[1:].tolist())))
 
-    def seen_by(self, observer: int) -> Floats:
-        """Return mu about every target, for one observer."""
-        self._require_members()
-        _require_node("observer", observer, self.transcript.nodes)
-        return np.sqrt(self._rows(observer, observer + 1)[0])
-
     def mu(self, target: int, observer: int | Sequence[int]) -> float:
         """Return mu for one target and one observer, or a coalition of observers who pool what they saw."""
         self._require_members()
@@ -375,7 +378,7 @@ class TranscriptAccountant(GaussianAccountant):
             if node == target:
                 raise InvalidInput.because("observer", node, "is the target itself")
         if len(observers) == 1:
-            return float(self.seen_by(int(observers[0]))[target])
+            return math.sqrt(float(self._rows(int(observers[0]), int(observers[0]) + 1)[0, target]))
         return math.sqrt(self._coalition(target, observers))
 
     def _coalition(self, target: int, observers: Sequence[int]) -> float:

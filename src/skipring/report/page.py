@@ -183,8 +183,8 @@ def _privacy(folders: Sequence[Folder]) -> list[str]:
         names = [str(trace["name"]) for trace in traces]
         spread, longest = _spread_out(folders), max(map(len, names))
         body += [
-            "<p>Epsilon if the run ended at that latency. Solid: the tight forecast; dotted: the paper's theorem for"
-            " the same run.</p>",
+            "<p>Epsilon if the run ended at that latency. Solid: what is promised (tight); dotted: the paper's theorem"
+            " for the same run.</p>",
             chart("epsilon", traces, xy_layout(LATENCY, "epsilon", log_x=spread, legend=len(names), longest=longest)),
         ]
     return body
@@ -199,14 +199,14 @@ def _noted(folders: Sequence[Folder], note: str, places: Sequence[int]) -> str:
 def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the lines of epsilon along a run, and in words where a line is not to be relied on."""
     result, privacy = folder.result, folder.result.privacy
-    if privacy.forecast is None or privacy.forecast.refused is not None or privacy.paper is None:
+    if privacy.refused is not None or privacy.promised.refused is not None or privacy.paper is None:
         return [], []
     notes, steps, delta = [], _moments(result), privacy.delta
     try:
         records = [privacy.planned_for(moment) for moment in steps]
         tight = [forecast(record).epsilon(delta) for record in records]
         papers: list[float] = []
-        if privacy.paper.epsilon is not None and privacy.paper.method is None:
+        if privacy.paper.epsilon is not None and privacy.paper.method == "paper":
             half = 0.5 * delta
             bounds = [PaperBound(record, delta_prime=half) for record in records]
             papers = [bound.epsilon(half) for bound in bounds]
@@ -217,7 +217,7 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
     latency = np.interp(steps, result.points, result.latency.mean(axis=0)).tolist()
     shared = {"type": "scatter", "mode": "lines+markers", "x": latency}
     lines = []
-    for label, values, dash, marker in (("forecast", tight, "solid", "circle"), ("paper", papers, "dot", "square")):
+    for label, values, dash, marker in (("promised", tight, "solid", "circle"), ("paper", papers, "dot", "square")):
         if values:
             style = {"line": {"color": colour(place), "dash": dash, "width": 2}, "marker": {"symbol": marker}}
             lines.append(shared | style | {"y": values, "name": f"{escape(folder.name)}, {label}"})
@@ -251,14 +251,15 @@ def _for_each(
 
 def _pairs(folders: Sequence[Folder]) -> list[str]:
     def drawn(result: Result, place: int) -> _Chart | None:
-        realised = result.privacy.realised
-        if realised is None or realised.histogram is None:
+        found = result.privacy.in_this_run
+        if found is None or found.histogram is None:
             return None
-        return pair_chart(realised.histogram, result.privacy.epsilon, place)
+        return pair_chart(found.histogram, result.privacy.epsilon, place)
 
     return [
         "<h2>What pairs of nodes really learnt</h2>",
-        "<p>Epsilon of every ordered pair (whose data, who looks) on the path that the first run took.</p>",
+        "<p>Epsilon of every ordered pair (whose data, who looks) on the path that the first run took. What is"
+        " promised counts every path by its chance, so some pairs of one path may lie beyond it.</p>",
         *_for_each(folders, "pairs", drawn, "the privacy of all pairs was not recorded."),
     ]
 

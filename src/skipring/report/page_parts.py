@@ -161,8 +161,8 @@ def error_chart(results: Sequence[tuple[str, Result]], log_x: bool) -> tuple[lis
     return traces, layout
 
 
-def pair_chart(histogram: Histogram, forecast: float | None, place: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the histogram of epsilon over all ordered pairs, with the forecast as a line."""
+def pair_chart(histogram: Histogram, promised: float | None, place: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the histogram of epsilon over all ordered pairs, with what was promised as a line."""
     edges, counts = histogram.edges, histogram.counts
     bars = {
         "type": "bar",
@@ -172,13 +172,13 @@ def pair_chart(histogram: Histogram, forecast: float | None, place: int) -> tupl
         "marker": {"color": colour(place), "line": {"width": 0.5, "color": "#fff"}},
         "hovertemplate": "epsilon %{x:.3g}: %{y} pairs<extra></extra>",
     }
-    layout = xy_layout("realised epsilon", "ordered pairs", plot=200)
-    shown = [edges[0], edges[-1], *([] if forecast is None else [forecast])]
+    layout = xy_layout("epsilon in this run", "ordered pairs", plot=200)
+    shown = [edges[0], edges[-1], *([] if promised is None else [promised])]
     margin = 0.06 * (max(shown) - min(shown))
     layout["xaxis"] |= {"range": [min(shown) - margin, max(shown) + margin]}
-    if forecast is not None:
+    if promised is not None:
         layout |= _marked(
-            "x", forecast, f"forecast {upper(forecast, 3)}", left=2.0 * forecast > min(shown) + max(shown)
+            "x", promised, f"promised {upper(promised, 3)}", left=2.0 * promised > min(shown) + max(shown)
         )
     return [bars], layout
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._numbers import number, upper
 from ..learning import FIRST_ROWS_ONLY
-from ..privacy import PrivacyReport, StatedEpsilon, said
+from ..privacy import Guarantee, PrivacyReport, said
 from ..simulation import ResolvedFacts, Result, Spread
 
 
@@ -21,7 +21,7 @@ def result_rows(result: Result) -> list[tuple[str, object]]:
         ("timeout", resolved.timeout),
         ("noise multiplier", resolved.noise_multiplier),
     ]
-    if privacy.unit != "node":
+    if privacy.promised.protects != "node":
         rows.append(("noise std on the gradient", resolved.noise_std))
         rows.append(("rows per update", _batch(resolved)))
     return rows + privacy_rows(privacy)
@@ -35,31 +35,29 @@ def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
         notes.append(said(result.remark))
     if privacy.refused is None:
         notes.append(_terms(privacy))
-    if privacy.view == "server":
-        notes.append("The forecast is against the server, which sees every upload.")
-    elif privacy.view == "any node":
+    if privacy.learns_by == "server":
+        notes.append("What is promised is against the server, which sees every upload.")
+    elif privacy.learns_by == "gossip":
         notes.append(
-            "The forecast counts a node's own releases; realised: on the graphs of the first run, no final model."
+            "What is promised counts a node's own releases; in this run: on the first run's graphs, no final model."
         )
-    elif privacy.view == "coalition":
+    elif privacy.learns_by == "laps":
         notes.append(
-            f"The forecast is against {privacy.against} (laps.coalition), with all that is sent and each model in"
-            " sight; who is late changes nothing. An outsider sees the same, but knows none of the noise, and learns"
-            " less."
+            f"It is promised against {privacy.promised.against} (laps.coalition), with all that is sent and each model"
+            " in sight; who is late changes nothing. An outsider sees the same, but knows none of the noise, and"
+            " learns less."
         )
         if result.resolved.nodes == 2:
             notes.append("Two nodes hide nothing for each other: each lap is a release of each node's own.")
-    if privacy.not_amplified_because is not None and privacy.view != "coalition":
+    if privacy.not_amplified_because is not None and privacy.learns_by != "laps":
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
     notes += [] if unsaid is None else [said(unsaid)]
-    if privacy.unit != "node" and privacy.every < (resolved.parts or 1):
-        notes.append(
-            "Nodes have different numbers of parts; the forecast is the largest of what holds for each number."
-        )
+    if privacy.promised.protects != "node" and privacy.every < (resolved.parts or 1):
+        notes.append("Nodes have different numbers of parts; what is promised is the largest of what holds for each.")
     if privacy.paper is not None and privacy.paper.doubt is not None:
         notes.append(f"Do not rely on the paper's epsilon: {privacy.paper.doubt}.")
-    if privacy.not_covered is not None:
-        notes.append(said(privacy.not_covered))
+    if privacy.promised.not_covered is not None:
+        notes.append(said(privacy.promised.not_covered))
     notes += map(said, resolved.notes)
     if resolved.rows_left_out:
         notes.append(f"{resolved.rows_left_out} training rows are left out: {FIRST_ROWS_ONLY}.")
@@ -67,8 +65,8 @@ def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
         notes.append(f"{resolved.labels_clipped} labels were clipped to model.label_bound.")
     if privacy.averaged:
         notes.append(said(privacy.averaged))
-    elif privacy.realised is not None and privacy.forecast is not None and privacy.view != "coalition":
-        notes.append("A forecast counts every way to take part by its chance; one that happened may lie beyond it.")
+    elif privacy.in_this_run is not None and privacy.learns_by != "laps":
+        notes.append("What is promised counts every way to take part by its chance; one that happened may be above it.")
     return notes
 
 
@@ -79,10 +77,10 @@ def _spread(spread: Spread) -> str:
 def _terms(privacy: PrivacyReport) -> str:
     """Say what the epsilons cannot be read without, beside what they protect."""
     words = f"Epsilons are at delta {privacy.delta:g}"
-    if privacy.view != "offered":  # a rival's; what is said next speaks of them
+    if privacy.learns_by != "token":  # what is said next speaks of them
         return f"{words}."
-    words += " against any other node that is always ready (view offered); the forecast is by the method tight"
-    return f"{words}, realised by the transcript of the first run." if privacy.realised is not None else f"{words}."
+    words += " against another node that is always ready; promised by the method tight"
+    return f"{words}, in this run by the transcript of the first." if privacy.in_this_run is not None else f"{words}."
 
 
 def _batch(resolved: ResolvedFacts) -> str:
@@ -94,36 +92,32 @@ def privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
     """Return the names and values of all epsilons of a simulation; why there is none, where there is none."""
     if privacy.refused is not None:
         return [("epsilon", privacy.refused)]
-    realised, paper, laps = privacy.realised, privacy.paper, privacy.coalition is not None
-    average = ", average" if privacy.averaged else ", every pair" if privacy.holds_for_every_pair else ""
-    rows: list[tuple[str, object]] = [("epsilon protects", privacy.hides)]
-    if privacy.averaged and realised is not None:  # what holds for every pair comes first
-        rows.append(("epsilon, realised, every pair", upper(realised.worst)))
-    stated = {
-        f"epsilon, forecast{f', {privacy.against}' if laps else average}": privacy.forecast,
-        "epsilon, an outsider" if laps else "epsilon, final model only": privacy.final,
-        "epsilon, if all others collude": privacy.all_others,
-    }
-    rows += [(name, _epsilon_or_why(part)) for name, part in stated.items() if part is not None]
-    if privacy.whole_node:
-        rows.append(("epsilon, whole node", privacy.whole_node))
-    if paper is not None:
-        doubtful = " (not proven)" if paper.trusted is False else ""
-        rows.append((f"epsilon, {paper.method or 'paper'}{doubtful}", _epsilon_or_why(paper)))
-    if realised is None:
+    promised, found = privacy.promised, privacy.in_this_run
+    rows: list[tuple[str, object]] = [("epsilon protects", promised.what)]
+    if privacy.averaged and found is not None:  # what holds for every pair comes first
+        rows.append(("epsilon, in this run, every pair", upper(found.worst)))
+    whose = ", average" if privacy.averaged else ", every pair" if privacy.holds_for_every_pair else ""
+    whose = f", {promised.against}" if privacy.learns_by == "laps" else whose
+    rows.append((f"epsilon, promised{whose}", _epsilon_or_why(promised)))
+    rows += promised.further_rows()
+    if privacy.paper is not None:
+        doubted = " (not proven)" if privacy.paper.doubt is not None else ""
+        rows.append((f"epsilon, {privacy.paper.method}{doubted}", _epsilon_or_why(privacy.paper)))
+    if found is None:
         return rows
-    if privacy.view == "server":
-        names = ["busiest node, server", "99 % node, server", "median node, server"]
-    elif privacy.view == "coalition":
-        names = ["worst node", "99 % node", "median node"]
+    if privacy.learns_by == "server":
+        names = ("busiest node, server", "99 % node, server", "median node, server")
+    elif privacy.learns_by == "laps":
+        names = ("worst node", "99 % node", "median node")
     else:
-        sampled = "" if realised.pairs is None else f" of {realised.pairs}"
-        names = [f"worst pair{sampled}", "99 % pair", "median pair"]
-    names += ["final model", "another node"]
-    values = (realised.worst, realised.pair_99, realised.median, realised.final, realised.other_node)
-    found = zip(names, values, strict=True)
-    return [*rows, *((f"epsilon, realised, {name}", upper(each)) for name, each in found if each is not None)]
+        sampled = "" if found.pairs is None else f" of {found.pairs}"
+        names = (f"worst pair{sampled}", "99 % pair", "median pair")
+    values = (found.worst, found.pair_99, found.median)
+    rows += [(f"epsilon, in this run, {name}", upper(value)) for name, value in zip(names, values, strict=True)]
+    return rows + [
+        (name.replace("epsilon", "epsilon, in this run", 1), number) for name, number in found.guarantee.further_rows()
+    ]
 
 
-def _epsilon_or_why(part: StatedEpsilon) -> str | None:
+def _epsilon_or_why(part: Guarantee) -> str | None:
     return part.refused if part.epsilon is None else upper(part.epsilon)

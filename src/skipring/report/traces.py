@@ -28,8 +28,8 @@ _DASHES = (":", "-", "--", "-.", (0, (5, 1)), (0, (1, 1)))
 _NOTES = (
     "Timeouts are Lemma 2's for the times after which the trace's nodes answer. Updates: those of a node in a run, on"
     " average over the quarter of nodes with the fewest, and the most.",
-    f"Epsilon (of a record, {RELATION}, delta 1e-6) is the realised one of the first run. It is of the pair of nodes"
-    " that tells most, or of what the server learns about its busiest node. No forecast covers a trace.",
+    f"Epsilon (of a record, {RELATION}, delta 1e-6) is that of the first run. It is of the pair of nodes"
+    " that tells most, or of what the server learns about its busiest node. Nothing is promised for a trace.",
 )
 
 
@@ -94,7 +94,7 @@ def _write(curves: Sequence[TraceCurve], path: Path) -> list[Path]:
 
 
 def _draw_all(curves: Sequence[TraceCurve], paths: Sequence[Path], *, title: str) -> None:
-    """Draw a column for each trace: error above, and below it the realised epsilon, against time."""
+    """Draw a column for each trace: error above, and below it epsilon in this run, against time."""
     with figure_in(paths, 11.5, 6.6) as figure:
         figure.suptitle(title)
         for column, (panel, words) in enumerate(TRACE_PANELS.items()):

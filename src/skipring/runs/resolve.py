@@ -133,7 +133,7 @@ def resolve(
         if refusal is not None:
             raise refusal
         if run.schedule.name not in (*FORESEEN, *RIVALS):
-            reason = f"no forecast covers the schedule {run.schedule.name}; give privacy.noise_multiplier instead"
+            reason = f"nothing is promised for the schedule {run.schedule.name}; give privacy.noise_multiplier instead"
             raise InvalidInput.because("epsilon", epsilon, reason)
     among = laps_of(run, nodes)
     _require_keys(run)

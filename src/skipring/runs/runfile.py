@@ -187,7 +187,7 @@ class ScheduleSection(_Section):
             if given is None:
                 continue
             if self.name != DesignedRing.name:
-                reason = f"is for designed-ring; no forecast of {self.name} knows it"
+                reason = f"is for designed-ring; {self.name} has none"
                 raise InvalidInput.because(f"schedule.{key}", given, reason)
             require_integer(f"schedule.{key}", given, 0)
             if key == "search" and given > _MOST_MOVES:
@@ -366,7 +366,7 @@ class SimulationSection(_Section):
         "first weights of a network are drawn with seed (nodes) or seed + the number of the run, from 0",
     )
     evaluate_every: int = Field(100, description="steps between two evaluations on the test rows")
-    record_path: bool = Field(True, description="account for the realised path of the first run")
+    record_path: bool = Field(True, description="account for the path that the first run took")
 
 
 class NetworkSection(_Section):

@@ -34,7 +34,7 @@ USUAL_SCHEDULE = RandomRing.name
 def register_schedule(kind: type[Schedule]) -> type[Schedule]:
     """Make a schedule of your own known by its name, for run files too; use it as a decorator.
 
-    No forecast covers it; the privacy of the path that was taken is accounted for all the same.
+    Nothing is promised for it; the privacy of the path that was taken is accounted for all the same.
     """
     if not isinstance(getattr(kind, "name", None), str) or not issubclass(kind, Schedule):
         raise InvalidInput("schedule", kind, "a subclass of Schedule with a name")

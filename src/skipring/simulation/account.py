@@ -1,4 +1,4 @@
-"""The privacy of a simulated run: forecast, the paper's theorem, and what the recorded path really leaked."""
+"""The privacy of a simulated run: what it promises, the paper's theorem, and what the recorded path gave away."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from ..delays import Availability, PairLatency, Trace
 from ..errors import InvalidInput
 from ..learning import NeuralModel
 from ..privacy import (
+    Guarantee,
     Histogram,
+    InThisRun,
     PaperBound,
     PlannedRun,
     PrivacyReport,
-    PublishedEpsilon,
-    RealisedPrivacy,
     Remembering,
-    StatedEpsilon,
     Transcript,
     TranscriptAccountant,
     calibrate,
     forecast,
     gdp_epsilon,
     gdp_mu,
+    nothing_promised,
     planned_run,
+    promise,
     sure_others,
 )
 from ..schedules import DesignedRing, Laps, Ring, Rival, Schedule
 from ..timeouts import no_update_probability, skip_probability
 from .lap_account import noise_of_laps, privacy_of_laps
 from .setup import Course, RunOutput, Setup
-from .whole_node import node_epsilon
 
 #: Beyond this many nodes the matrix of all pairs is not computed.
 _MOST_NODES = 3000
 _BINS = 40
-#: How much of delta is for rounds in which fewer nodes update than a forecast counts on.
+#: How much of delta is for rounds in which fewer nodes update than a promise counts on.
 _SHARE_OF_DELTA = 1e-2
 
 
 def planned(setup: Course, steps: int | None = None, *, delta: float | None = None) -> PlannedRun:
-    """Return the record of a simulated run (as if it ended after `steps`); refuse what no forecast covers.
+    """Return the record of a simulated run (as if it ended after `steps`); refuse what nothing is promised for.
 
     Where nodes remember what they have prepared, a hundredth of `delta` is for rounds in which fewer of them update
     than the record says.
@@ -70,7 +70,7 @@ def planned(setup: Course, steps: int | None = None, *, delta: float | None = No
         steps=steps,
         noise_multiplier=setup.noise_multiplier,
         convex=convex,
-        step_size=law,  # type: ignore[arg-type] # `_require_forecast` refused the third
+        step_size=law,
         protects=setup.protection.unit,
         parts=setup.resolved.part_counts,
         **who,
@@ -82,8 +82,10 @@ def _remembering(setup: Course, steps: int, delta: float | None) -> dict[str, An
     """Return how many nodes are sure to update where readiness is kept, or prepared ahead."""
     lateness, nodes = setup.lateness, setup.resolved.nodes
     if not (isinstance(setup.schedule, Schedule) and setup.schedule.is_drawn_in_rounds()):
-        reason = f"no forecast covers it on {setup.schedule.name}: only a random ring draws each round's order anew"
-        raise InvalidInput.because("ready", lateness.ready, f"{reason}; see the realised privacy")
+        reason = (
+            f"nothing is promised for it on {setup.schedule.name}: only a random ring draws each round's order anew"
+        )
+        raise InvalidInput.because("ready", lateness.ready, f"{reason}; see epsilon in this run")
     if delta is None:
         raise InvalidInput.because("delta", "missing", "how many nodes are sure to take part depends on it")
     failure = _SHARE_OF_DELTA * delta
@@ -131,16 +133,16 @@ def _own_releases(setup: Course, iterations: int, skip: float) -> PlannedRun:
 
 
 def _require_forecast(setup: Course, law: str) -> None:
-    """Refuse what no forecast covers, for whatever readiness."""
+    """Refuse what nothing is promised for, for whatever readiness."""
     stragglers, lateness = setup.stragglers, setup.lateness
     if setup.run.delay.patient_every is not None:
         raise InvalidInput.because(
             "patient_every",
             setup.run.delay.patient_every,
-            "a forecast needs the same timeout everywhere; see the realised privacy",
+            "to promise an epsilon needs the same timeout everywhere; see epsilon in this run",
         )
     if lateness.compute is not None and lateness.late == "decline":
-        reason = "a forecast needs turns that do not depend on how long earlier ones took; see the realised privacy"
+        reason = "to promise an epsilon needs turns that do not depend on how long others took; see epsilon in this run"
         raise InvalidInput.because("late", lateness.late, reason)
     remembers = lateness.ready != "fresh"
     # Nodes that remember may have speeds of their own: those that are sure to update are counted one by one.
@@ -149,13 +151,17 @@ def _require_forecast(setup: Course, law: str) -> None:
         raise InvalidInput.because(
             "stragglers",
             "not alike",
-            "a forecast needs delays that are independent and alike; see the realised privacy",
+            "to promise an epsilon needs delays that are independent and alike; see epsilon in this run",
         )
     followed = [setup.delay, lateness.compute, lateness.latency, lateness.availability]
     if trace := next((each for each in followed if isinstance(each, Trace | PairLatency | Availability)), None):
-        raise InvalidInput.because("trace", trace, "a forecast needs laws, not a trace; see the realised privacy")
+        raise InvalidInput.because(
+            "trace", trace, "to promise an epsilon needs laws, not a trace; see epsilon in this run"
+        )
     if law == "own":
-        raise InvalidInput.because("step_size", "own", "a forecast covers sqrt and constant; see the realised privacy")
+        raise InvalidInput.because(
+            "step_size", "own", "an epsilon is promised for sqrt and constant; see epsilon in this run"
+        )
 
 
 def _least_share(setup: Course) -> float:
@@ -166,7 +172,7 @@ def _least_share(setup: Course) -> float:
 def _late_or_lost(setup: Course) -> tuple[float, float]:
     """Return the probability that a node makes no update at its turn, bounded from below and from above.
 
-    Passing the token on unchanged counts as no update: the view of a forecast is one that looks at every turn.
+    Passing the token on unchanged counts as no update: who looks is taken to do so at every turn.
     """
     lateness, lost = setup.lateness, setup.stragglers.lost_link
     if lateness.compute is None:
@@ -186,32 +192,30 @@ def noise_for(setup: Course, epsilon: float, delta: float) -> float:
 
 
 def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> PrivacyReport:
-    """Return epsilon at delta by each method, or the reason why there is none."""
-    why_not = setup.model.why_not(setup.step_sizes.largest)
+    """Return what a run promises at delta, and what the recorded one gave away, or why nothing is said of either."""
+    unit, refused = setup.protection.unit, _refused(setup)
     report = PrivacyReport(
         delta=delta,
-        noise_multiplier=setup.noise_multiplier,
-        view="offered",
-        amplified=not why_not,
-        not_amplified_because=why_not or None,
-        unit=setup.protection.unit,
+        promised=nothing_promised(unit, delta, refused or "nothing is accounted for"),
+        refused=refused or None,
+        not_amplified_because=setup.model.why_not(setup.step_sizes.largest) or None,
         every=math.gcd(*setup.resolved.part_counts),
     )
-    if refused := _refused(setup):
-        return dataclasses.replace(report, refused=refused)
+    if refused:
+        return report
     if isinstance(setup.schedule, Laps):
         return privacy_of_laps(setup, report, recorded)
     if setup.iterations:
         from .rivals.privacy import privacy_of_rival
 
         return privacy_of_rival(setup, planned, report, recorded)
-    stated = _stated(setup, delta)
-    forecast_epsilon = stated["forecast"].epsilon
+    promised, paper = _promised(setup, delta)
     known = recorded is not None and setup.resolved.nodes <= _MOST_NODES
     return dataclasses.replace(
         report,
-        **stated,
-        realised=_realised(setup, delta, recorded, forecast_epsilon) if known and recorded is not None else None,
+        promised=promised,
+        paper=paper,
+        in_this_run=_in_this_run(setup, delta, recorded, promised.epsilon) if known and recorded is not None else None,
         planned=_whole_rounds(setup, delta),
     )
 
@@ -225,29 +229,23 @@ def _refused(setup: Setup) -> str:
     return "without noise there is no differential privacy" if setup.noise_multiplier == 0.0 else ""
 
 
-def _stated(setup: Setup, delta: float) -> dict[str, Any]:
-    """Return what the forecast and the paper say of a token's run."""
-    tight, others = None, dict[str, StatedEpsilon | None]()
+def _promised(setup: Setup, delta: float) -> tuple[Guarantee, Guarantee]:
+    """Return what a token's run promises, and what the paper states of it."""
+    unit, half = setup.protection.unit, 0.5 * delta
+    first = None
     try:
         run = planned(setup, delta=delta)
-        tight = StatedEpsilon(epsilon=forecast(run).epsilon(delta))
-        others = {
-            "final": StatedEpsilon(epsilon=forecast(run.replace(against="outsider")).epsilon(delta)),
-            "node_epsilon": node_epsilon(setup, run, delta),
-        }
-        half = 0.5 * delta
-        paper = PaperBound(run, delta_prime=half)
-        doubt = paper.doubt(half)
-        published = PublishedEpsilon(epsilon=paper.epsilon(half), trusted=not doubt, doubt=doubt or None)
+        first = promise(forecast(run), delta, units=setup.units)
+        return first, PaperBound(run, delta_prime=half).guarantee(half)
     except InvalidInput as refusal:
-        tight = tight or StatedEpsilon(refused=str(refusal))
         # A flag of the calculator is no word of a run file.
-        published = PublishedEpsilon(refused=refusal.reason if refusal.given == "" else str(refusal))
-    return {"forecast": tight, "paper": published} | others
+        why = refusal.reason if refusal.given == "" else str(refusal)
+        paper = nothing_promised(unit, delta, why, method="paper")
+        return first or nothing_promised(unit, delta, str(refusal)), paper
 
 
 def _whole_rounds(setup: Setup, delta: float) -> PlannedRun | None:
-    """Return the record of a token's run, on a ring lengthened to whole rounds; None where no forecast covers it."""
+    """Return the record of a token's run, on a ring lengthened to whole rounds; None where nothing is promised."""
     assert isinstance(setup.schedule, Schedule)
     unit = setup.schedule.unit(setup.resolved.nodes)
     try:
@@ -275,18 +273,17 @@ def transcript_account(setup: Setup, recorded: RunOutput, hops: int | None = Non
     )
 
 
-def _realised(setup: Setup, delta: float, recorded: RunOutput, forecast_epsilon: float | None) -> RealisedPrivacy:
+def _in_this_run(setup: Setup, delta: float, recorded: RunOutput, promised: float | None) -> InThisRun:
     account = transcript_account(setup, recorded)
     matrix = account.matrix()
     pairs = matrix[~np.eye(len(matrix), dtype=bool)]
     median, almost, worst = np.quantile(pairs, [0.5, 0.99, 1.0])
-    return RealisedPrivacy(
-        worst=gdp_epsilon(float(worst), delta),
+    return InThisRun(
+        guarantee=account.guarantee(delta, gdp_epsilon(float(worst), delta)),
         median=gdp_epsilon(float(median), delta),
         pair_99=gdp_epsilon(float(almost), delta),
         histogram=_histogram(pairs, delta),
-        final=gdp_epsilon(float(account.seen_outside().max()), delta),
-        above=None if forecast_epsilon is None else _share_above(pairs, forecast_epsilon, delta),
+        above=None if promised is None else _share_above(pairs, promised, delta),
     )
 
 

@@ -42,8 +42,8 @@ class Alternative:
 class Compared:
     """A simulated alternative, and when it reached the error that all are compared at.
 
-    `time_to_error` is infinity where that error was never reached. `epsilon` (a forecast for the steps made by then,
-    rounded up to whole rounds) is None there, and where no forecast covers the run.
+    `time_to_error` is infinity where that error was never reached. `epsilon` (promised for the steps made by then,
+    rounded up to whole rounds) is None there, and where nothing is promised.
     """
 
     name: str
@@ -224,7 +224,7 @@ def _at_error(name: str, result: Result, error: float) -> Compared:
 
 
 def _epsilon(result: Result, steps: int) -> float | None:
-    """Return the forecast for the first steps of a run; None where there is none."""
+    """Return what is promised for the first steps of a run; None where there is none."""
     if result.privacy.refused is not None:
         return None
     if steps == 0:  # the first model is no secret

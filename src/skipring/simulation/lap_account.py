@@ -6,19 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..errors import InvalidInput, require_positive
+from ..errors import require_positive
 from ..privacy import (
+    InThisRun,
     Lap,
     LapsAccountant,
     LapsTranscript,
     PlannedLaps,
     PrivacyReport,
     Protected,
-    PublishedEpsilon,
-    RealisedPrivacy,
-    StatedEpsilon,
     calibrate,
     gdp_epsilon,
+    nothing_promised,
 )
 from ..schedules import Laps
 from .laps import lap_rule, share_in
@@ -82,30 +81,20 @@ def noise_of_laps(setup: Course, epsilon: float, delta: float) -> float:
 def privacy_of_laps(setup: Setup, report: PrivacyReport, recorded: RunOutput | None) -> PrivacyReport:
     """Return a report with what planned laps promise, and what those of a run have told."""
     run, delta = planned_laps(setup), report.delta
-
-    def stated(coalition: int, units: int | None = None) -> StatedEpsilon:
-        try:
-            return StatedEpsilon(epsilon=LapsAccountant(run, coalition, units=units).epsilon(delta))
-        except InvalidInput as refusal:
-            return StatedEpsilon(refused=f"there is far too little noise for it (delta {refusal.reason})")
-
-    realised = None
+    in_this_run = None
     if recorded is not None:
         happened = laps_that_happened(setup, recorded)
-        mu, left = np.sqrt(happened.by_node(run.withstood)), delta - happened.tail(run.withstood)
-        if left > 0.0:
-            found = [gdp_epsilon(float(each), left) for each in np.quantile(mu, [0.5, 0.99, 1.0])]
-            realised = RealisedPrivacy(worst=found[2], median=found[0], pair_99=found[1], above=0.0)
+        found = LapsAccountant(happened).guarantee(delta)
+        if found.epsilon is not None:
+            left = delta - happened.tail(run.withstood)
+            mu = np.quantile(np.sqrt(happened.by_node(run.withstood)), [0.5, 0.99])
+            median, almost = (gdp_epsilon(float(each), left) for each in mu)
+            in_this_run = InThisRun(guarantee=found, median=median, pair_99=almost, above=0.0)
     return replace(
         report,
-        view="coalition",
-        amplified=True,  # the shares of others hide a unit, whatever the model
-        not_amplified_because=None,
-        forecast=stated(run.withstood),
-        paper=PublishedEpsilon(refused="the paper has no laps"),
-        realised=realised,
-        final=stated(0),
-        node_epsilon=stated(run.withstood, setup.units),
-        coalition=run.withstood,
-        all_others=stated(run.nodes - 1),
+        promised=LapsAccountant(run).guarantee(delta, units=setup.units),
+        paper=nothing_promised(run.protects, delta, "the paper has no laps", method="paper"),
+        in_this_run=in_this_run,
+        not_amplified_because=None,  # the shares of others hide a unit, whatever the model
+        learns_by="laps",
     )

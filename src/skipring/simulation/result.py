@@ -140,15 +140,16 @@ class Result:
 
     def __repr__(self) -> str:
         """Say in two lines what was simulated and what came out."""
-        summary, resolved, epsilon = self.summary(), self.resolved, self.privacy.epsilon
+        summary, resolved, promised = self.summary(), self.resolved, self.privacy.promised
         error = f"test error {number(summary.test_error.mean)} ± {summary.test_error.std:.2g}"
         stated = "no epsilon"
-        if epsilon is not None:
-            stated = f"epsilon {upper(epsilon)} at delta {self.privacy.delta:g} for {PROTECTED[self.privacy.unit]}"
+        if promised.epsilon is not None:
+            stated = f"epsilon {upper(promised.epsilon)} at delta {promised.delta:g}"
+            stated += f" for {PROTECTED[promised.protects]}"
         return (
             f"<Result of {self.schedule}: {resolved.model}, {resolved.nodes} nodes, {resolved.steps} steps,"
             f" {self.runs} {'run' if self.runs == 1 else 'runs'};\n"
-            f" {error}, latency {number(summary.latency.mean)}, {stated} (forecast)>"
+            f" {error}, latency {number(summary.latency.mean)}, {stated} (promised)>"
         )
 
     @property
@@ -283,10 +284,7 @@ class Result:
             settings = json.loads((source / "run.json").read_text())
             resolved = ResolvedFacts.from_json(settings.pop("resolved"))
             versions = settings.pop("versions", {})
-            said = json.loads((source / "privacy.json").read_text())
-            if isinstance(said, dict) and "unit" not in said:  # no default: another unit would be another promise
-                raise KeyError("privacy.json does not say what its epsilon protects")
-            privacy = from_json(PrivacyReport, said, "privacy")
+            privacy = from_json(PrivacyReport, json.loads((source / "privacy.json").read_text()), "privacy")
             with np.load(source / "metrics.npz", allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS}
         except FileNotFoundError as error:

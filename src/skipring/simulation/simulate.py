@@ -202,7 +202,7 @@ def _simulate(
     privacy = privacy_of(setup, run.privacy.delta, first if run.simulation.record_path else None)
     if privacy.refused is None:
         uncovered = not_covered_in_simulations(run, foreseeable=not given.secret)
-        privacy = dataclasses.replace(privacy, not_covered=uncovered)
+        privacy = dataclasses.replace(privacy, promised=dataclasses.replace(privacy.promised, not_covered=uncovered))
     settings = run.model_dump(mode="json") | given.described(kept=True)
     result = gather(finished, setup.points, settings, _resolved(run, setup, inputs), _versions(setup), privacy)
     if folder is not None:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 COLUMNS = {
     "name": "name",
     "schedule": "schedule",
-    "unit": "hides",
+    "protects": "protects",
     "timeout": "timeout",
     "skip_rate": "skip rate",
     "noise_multiplier": "noise multiplier",
-    "epsilon_realised": "epsilon realised worst",
-    "epsilon_forecast": "epsilon forecast",
+    "epsilon_in_this_run": "epsilon in this run, worst",
+    "epsilon_promised": "epsilon promised",
     "epsilon_paper": "epsilon paper",
     "test_error": "test error",
     "latency": "latency",
@@ -36,13 +36,13 @@ class ResultRow:
 
     name: str
     schedule: str
-    unit: str
+    protects: str
     timeout: float
     skip_rate: float
     noise_multiplier: float
-    epsilon_forecast: float | None
+    epsilon_promised: float | None
     epsilon_paper: float | None
-    epsilon_realised: float | None
+    epsilon_in_this_run: float | None
     test_error: Spread
     latency: float
     updates: float
@@ -72,18 +72,18 @@ def result_row(name: str, result: Result) -> ResultRow:
     return ResultRow(
         name=name,
         schedule=result.schedule,
-        unit="-" if privacy.refused is not None else privacy.unit,
+        protects="-" if privacy.refused is not None else privacy.promised.protects,
         timeout=result.resolved.timeout,
         skip_rate=summary.skip_rate,
         noise_multiplier=result.resolved.noise_multiplier,
-        epsilon_forecast=privacy.epsilon,
+        epsilon_promised=privacy.epsilon,
         epsilon_paper=None if privacy.paper is None else privacy.paper.epsilon,
-        epsilon_realised=None if privacy.realised is None else privacy.realised.worst,
+        epsilon_in_this_run=None if privacy.in_this_run is None else privacy.in_this_run.worst,
         test_error=summary.test_error,
         latency=summary.latency.mean,
         updates=summary.updates.mean,
         delta=privacy.delta,
-        paper_trusted=None if privacy.paper is None else privacy.paper.trusted,
+        paper_trusted=None if privacy.paper is None or privacy.paper.epsilon is None else privacy.paper.doubt is None,
     )
 
 

@@ -32,7 +32,7 @@ def trained_model(result: Result, inputs: Inputs, output: RunOutput) -> TrainedM
     """Return the last model of a run of a result, with what such runs cost, if nobody can compute its noise again."""
     name, settings, number = result.resolved.model, result.settings, output.number
     network = is_network(name)
-    guarantee = result.privacy.guarantee
+    guarantee = result.privacy.promised
     if output.foreseeable and guarantee.epsilon is not None:
         guarantee = dataclasses.replace(guarantee, epsilon=None, refused=_ON_A_GPU, also=())
     facts = ModelFacts(

@@ -13,7 +13,7 @@ from ..._lazy import lazily
 
 if TYPE_CHECKING:
     from .account_terms import AccountTerms
-    from .claims import budget_guarantee, final_epsilon, model_guarantee
+    from .claims import budget_guarantee, final_epsilon, life_guarantee, model_guarantee, run_guarantee
     from .config import (
         IS_USER,
         NewNode,
@@ -40,14 +40,7 @@ if TYPE_CHECKING:
     from .pace import AdaptivePace, FixedPace, Pace
     from .reminders import OLD_JOURNAL, OldJournal, is_old
     from .ssh_words import NODE_KEY, RELAY, RELAY_ALIAS, forwards, ssh_words
-    from .status import (
-        ALL_RUNS,
-        RESULT,
-        STOPPED,
-        NodeStatus,
-        hidden_in_all_runs,
-        read_status,
-    )
+    from .status import RESULT, STOPPED, NodeStatus, read_status
     from .telemetry import Telemetry
     from .tunnel import require_ssh
     from .updater import Stopped

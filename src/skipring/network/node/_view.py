@@ -5,11 +5,13 @@ from __future__ import annotations
 import resource
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
 from ..protocol import Rules, updated_hops
 from ..storage import digest_of
+from .claims import life_guarantee
 from .status import NodeStatus
 
 if TYPE_CHECKING:
@@ -39,16 +41,10 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         own_updates=node.account.releases,
         turns=_by_node(setup.rules, range(1, node.peer.decided + 1)),
         updates_by_node=_by_node(setup.rules, updated_hops(token.chain)),
-        epsilon=node.account.epsilon(delta),
-        epsilon_of_releases=node.account.epsilon_of_releases(delta),
-        delta=delta,
-        unit=setup.terms.protects,
-        no_noise=setup.terms.noise_multiplier == 0.0,
-        not_covered=setup.not_covered,
+        guarantee=replace(node.account.guarantee(delta), not_covered=setup.not_covered),
         budget=setup.config.budget.epsilon,
         life_runs=None if life is None else life.runs,
-        life_epsilon=None if life is None else life.epsilon(delta),
-        life_unit=None if life is None else life.unit,
+        life=None if life is None else life_guarantee(life.unit, life.relation, delta, life.mu2, life.in_full),
         refused=telemetry.refused,
         refused_for_budget=telemetry.refused_for_budget,
         late=telemetry.late,

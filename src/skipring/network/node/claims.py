@@ -26,6 +26,8 @@ from .settled_account import append_hops
 if TYPE_CHECKING:
     from .ledger import OwnAccount
 
+#: The method of an epsilon of all runs in a ledger.
+ALL_RUNS = "own accounts, composed"
 #: Why nothing is protected where the run file asks for no noise.
 _NO_NOISE = "there is no noise (privacy.noise_multiplier = 0)"
 _AT_ITS_TURNS = "which sees the token when it is its turn, knows the path and sees the final model"
@@ -64,6 +66,34 @@ def own_guarantee(account: OwnAccount, delta: float, *, told: bool) -> Guarantee
         assumptions=(one.assumptions[0], IN_FULL),
     )
     return replace(one, also=(together,))
+
+
+def run_guarantee(
+    protects: Unit, relation: str, delta: float, mu2: float, in_full: float, *, not_covered: str | None = None
+) -> Guarantee:
+    """Return what a ledger says of one run: mu^2 of another node who knows most, and with each release in full."""
+    one = Guarantee(
+        protects=protects,
+        whose="the node",
+        against=ANOTHER_NODE,
+        sees=_AT_ITS_TURNS,
+        method="own account",
+        delta=delta,
+        epsilon=gdp_epsilon(math.sqrt(mu2), delta),
+        not_covered=not_covered,
+        relation=relation,
+    )
+    return replace(one, also=(replace(one, against=ALL_OTHERS, epsilon=gdp_epsilon(math.sqrt(in_full), delta)),))
+
+
+def life_guarantee(
+    protects: Unit, relation: str, delta: float, mu2: float, in_full: float, *, runs: str = "all runs"
+) -> Guarantee:
+    """Return what a ledger says of several runs together."""
+    one = run_guarantee(protects, relation, delta, mu2, in_full)
+    refused = "a run had no noise" if math.isinf(mu2) else None
+    whom = f"the other nodes of {runs}"
+    return replace(one, against=whom, sees="who put together what they saw", method=ALL_RUNS, refused=refused)
 
 
 def budget_guarantee(protects: Unit, epsilon: float | None, delta: float | None) -> Guarantee:

@@ -3,7 +3,7 @@
 The account is kept from a node's own journal alone. What it rests on:
 
 *Who has seen what.* A node is taken to have seen the token at every hop of the agreed path that was offered to it,
-whether it updated it or was skipped (view `offered`). How quick an observer is, is its own choice. The chain that comes
+whether it updated it or was skipped. How quick an observer is, is its own choice. The chain that comes
 with a token tells which hops were updates. So when this node releases an update, it knows all looks and all noises
 between its release before and this one, and appends them to an `OwnTranscript`.
 

@@ -71,13 +71,13 @@ _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...]
         "skipring_epsilon_releases",
         "gauge",
         "Epsilon so far with each release in full; protects {}, also against several that put together what they saw.",
-        attrgetter("epsilon_of_releases"),
+        lambda status: status.guarantee.also[0].epsilon,
     ),
     (
         "skipring_life_epsilon",
         "gauge",
         "Epsilon so far of all runs in the ledger of this node's data; protects {life}. Absent without a ledger.",
-        attrgetter("life_epsilon"),
+        lambda status: None if status.life is None else status.life.epsilon,
     ),
     ("skipring_epsilon_budget", "gauge", "Epsilon that this node does not exceed; protects {}.", attrgetter("budget")),
     (
@@ -128,7 +128,8 @@ def _lines(status: NodeStatus) -> Iterator[str]:
         value = value_of(status)
         if value is not None:
             # Names of nodes are letters, digits and -, so that nothing has to be escaped.
-            yield f"# HELP {name} {what.format(status.hides, life=status.life_hides)}\n# TYPE {name} {kind}\n"
+            life = "" if status.life is None else status.life.terms
+            yield f"# HELP {name} {what.format(status.guarantee.terms, life=life)}\n# TYPE {name} {kind}\n"
             yield f'{name}{{node="{status.name}"}} {_number(value)}\n'
 
 

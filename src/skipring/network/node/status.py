@@ -5,52 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from ..._json import from_json
 from ...learning import Guess
-from ...privacy import PROTECTED, RELATION, USUAL_UNIT, Unit
+from ...privacy import Guarantee
 from ..protocol import asked_in_words
-
-#: The method of an epsilon of all runs in a ledger.
-ALL_RUNS = "own accounts, composed"
 
 #: What a node leaves in its folder at the end of the run, and what when it is told to stop before.
 RESULT = "result.json"
 STOPPED = "stopped.json"
-
-
-class _Account(Protocol):
-    """What an epsilon of a node cannot be read without."""
-
-    @property
-    def unit(self) -> Unit: ...
-    @property
-    def relation(self) -> str: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def view(self) -> str: ...
-
-
-def hidden_from_whom(account: _Account, *, no_noise: bool) -> str:
-    """Say what the epsilons of a node hide, and from whom; without noise that is nothing, whatever was asked for."""
-    if no_noise:
-        return "nothing: there is no noise (privacy.noise_multiplier = 0)"
-    return (
-        f"{PROTECTED[account.unit]} ({account.relation}) at delta {account.delta:g} against any other node"
-        f" (method {account.method}, view {account.view})"
-    )
-
-
-def hidden_in_all_runs(account: _Account, unit: Unit | None = None, *, runs: str = "all runs") -> str:
-    """Say what the epsilon of all runs in a ledger together hides from whom; `unit` may be less than this run hides."""
-    return (
-        f"{PROTECTED[unit or account.unit]} ({account.relation}) at delta {account.delta:g} against the other nodes of"
-        f" {runs} (method {ALL_RUNS}, view {account.view})"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,16 +32,11 @@ class NodeStatus:
     updates : updates of the newest token that the node has seen.
     own_updates : updates that the node has released, on all branches.
     turns, updates_by_node : for each node, how often it was its turn, and how often it updated.
-    epsilon, epsilon_of_releases, delta : what the observer who knows most knows of the node's data; the same with each
-        release in full.
-    unit, relation, method, view : what they hide (``node``, ``person`` or ``record``), which data sets are neighbours,
-        and by which account, against whom (`skipring.privacy.Claim`).
-    no_noise : whether there is no noise at all, so that nothing is hidden.
-    not_covered : what no epsilon counts, where nodes share a data set; None if nothing.
+    guarantee : what another node knows of the node's data at most, and what all others do: each release in full.
     budget : the epsilon that the node is ready to give away; None if it has no budget.
-    life_runs, life_epsilon, life_unit : how many runs the ledger of the node's data has, and the epsilon of all of them
-        together. It is for one observer who knows what the one who knows most knew in each. It protects the least that
-        one of these runs protects. None without a ledger.
+    life_runs, life : how many runs the ledger of the node's data has, and what holds for all of them together. It is
+        for one observer who knows what the one who knows most knew in each. It protects the least that one of these
+        runs protects. None without a ledger.
     refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
     late, declined, cut : own turns without an update because it was not there in time. Turns that were let go at once,
         since it would not have been. Updates of fewer rows than there are, for want of time.
@@ -115,15 +73,7 @@ class NodeStatus:
     own_updates: int
     turns: tuple[int, ...]
     updates_by_node: tuple[int, ...]
-    epsilon: float
-    epsilon_of_releases: float
-    delta: float
-    unit: Unit = USUAL_UNIT
-    relation: str = RELATION
-    method: str = "own account"
-    view: str = "offered"
-    no_noise: bool = False
-    not_covered: str | None = None
+    guarantee: Guarantee
     budget: float | None
     refused: int
     refused_for_budget: int = 0
@@ -150,20 +100,15 @@ class NodeStatus:
     expires_in: float | None = None
     expiring: str | None = None
     life_runs: int | None = None
-    life_epsilon: float | None = None
-    life_unit: Unit | None = None
+    life: Guarantee | None = None
     waits_for: str | None = None
     stands_still: float = 0.0
 
     @property
-    def hides(self) -> str:
-        """What the epsilons hide from whom, in words that no epsilon can be read without."""
-        return hidden_from_whom(self, no_noise=self.no_noise)
-
-    @property
-    def life_hides(self) -> str:
-        """What the epsilon of all runs in the ledger of the node's data hides from whom."""
-        return hidden_in_all_runs(self, self.life_unit)
+    def epsilon(self) -> float:
+        """What the observer who knows most knows of the node's data."""
+        assert self.guarantee.epsilon is not None
+        return self.guarantee.epsilon
 
     @property
     def asked_to_finish(self) -> str | None:

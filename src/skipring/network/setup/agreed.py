@@ -208,7 +208,7 @@ def why_nobody_skipped(run: RunFile) -> str:
 def _noise(resolved: ResolvedRun, epsilon: float) -> float:
     """Return the noise with which every pair of nodes keeps an epsilon, in the order that is agreed on.
 
-    If the timeout is fixed, delays have a law and nodes begin anew at each turn, it is the forecast's for that order.
+    If the timeout is fixed, delays have a law and nodes begin anew at each turn, it is what that order asks for.
     It is for a node that is always ready while others are skipped: how quick a node is, is its own affair. Else nobody
     knows how many are skipped: then it is the least with which no pair exceeds the budget if every hop is an update.
     Where others are skipped, a node gives away more with each update, and the budget in its settings is spent earlier.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import InvalidInput
-from ...privacy import Unit, gdp_epsilon
-from ..node import ALL_RUNS, LifeTotal, NodeBudget, hidden_in_all_runs, known_of, life_totals, read_node_config
+from ...privacy import Guarantee
+from ..node import LifeTotal, NodeBudget, known_of, life_guarantee, life_totals, read_node_config, run_guarantee
 from ..storage import LedgerFile, LedgerRecord, LedgerUnusable
 
 #: If neither the settings nor any run says which.
@@ -28,8 +27,8 @@ _SHARED = "Two nodes on this data took part in one run: there, each release coun
 class LedgerLine:
     """A node's part in one run: when it `began`, when it was last `updated` (seconds since 1970), and what it cost.
 
-    `mu2` and `epsilon` are of the observer who knows most, `mu2_in_full` and `epsilon_in_full` with each release in
-    full, at `delta` as all others in the table. `not_covered` is what none of them counts.
+    `mu2` is of the observer who knows most, and `mu2_in_full` with each release in full. `guarantee` says both as an
+    epsilon, at the delta of all others in the table.
     """
 
     run: str
@@ -41,14 +40,7 @@ class LedgerLine:
     noise_multiplier: float
     mu2: float
     mu2_in_full: float
-    epsilon: float
-    epsilon_in_full: float
-    delta: float
-    unit: Unit
-    relation: str
-    method: str
-    view: str
-    not_covered: str | None = None
+    guarantee: Guarantee
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,20 +52,7 @@ class LedgerTotal:
     updates: int
     mu2: float
     mu2_in_full: float
-    epsilon: float
-    epsilon_in_full: float
-    delta: float
-    unit: Unit
-    relation: str
-    method: str
-    view: str
-
-    @property
-    def hides(self) -> str:
-        """What the epsilons hide from whom, in words that no epsilon can be read without."""
-        if math.isinf(self.mu2):
-            return "nothing: a run had no noise"
-        return hidden_in_all_runs(self, runs="these runs alone" if self.left_out else "all runs")
+    guarantee: Guarantee
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,14 +140,10 @@ def _line_of(record: LedgerRecord, mu2: float, delta: float) -> LedgerLine:
         noise_multiplier=record.about.noise_multiplier,
         mu2=mu2,
         mu2_in_full=record.in_full,
-        epsilon=gdp_epsilon(math.sqrt(mu2), delta),
-        epsilon_in_full=gdp_epsilon(math.sqrt(record.in_full), delta),
-        delta=delta,
-        unit=record.about.unit,
-        relation=record.about.relation,
-        method="own account",
-        view="offered",
-        not_covered=record.about.not_covered,
+        guarantee=run_guarantee(
+            *(record.about.unit, record.about.relation, delta, mu2, record.in_full),
+            not_covered=record.about.not_covered,
+        ),
     )
 
 
@@ -179,11 +154,12 @@ def _total_of(total: LifeTotal, left_out: int, delta: float) -> LedgerTotal:
         updates=total.releases,
         mu2=total.mu2,
         mu2_in_full=total.in_full,
-        epsilon=total.epsilon(delta),
-        epsilon_in_full=total.epsilon_in_full(delta),
-        delta=delta,
-        unit=total.unit,
-        relation=total.relation,
-        method=ALL_RUNS,
-        view="offered",
+        guarantee=life_guarantee(
+            total.unit,
+            total.relation,
+            delta,
+            total.mu2,
+            total.in_full,
+            runs="these runs alone" if left_out else "all runs",
+        ),
     )
