@@ -354,6 +354,9 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, *, known: bool) -> float | 
         return timeout_for_skip(delay, given.skip)
     if asked is None or isinstance(asked, str):
         if (among := laps_of(run, nodes)) is not None:
+            if remembers:
+                reason = "no law of laps knows readiness that is remembered; say how long a lap waits"
+                raise InvalidInput.because("laps.deadline", asked or "missing", reason)
             sending = 2.0 * among.round_trips * given.hop_latency
             return best_deadline(delay, sending, nodes, among.needed).deadline
         turns = SCHEDULES[run.schedule.name].turns if run.schedule.name in SCHEDULES else None
@@ -365,7 +368,8 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, *, known: bool) -> float | 
 
 def _require_met(run: RunFile, delay: Delay, among: Laps, timeout: float) -> None:
     """Refuse a deadline by which there are hardly ever enough nodes for a lap, as far as their law tells."""
-    if not 0.0 < timeout < math.inf or isinstance(delay, Trace) or run.stragglers != type(run.stragglers)():
+    followed = isinstance(delay, Trace) or run.delay.ready not in (None, "fresh")
+    if not 0.0 < timeout < math.inf or followed or run.stragglers != type(run.stragglers)():
         return
     ready = 1.0 - float(delay.survival(np.array([timeout]))[0])
     if bdtrc(among.needed - 1, among.nodes, ready) < _HARDLY_EVER:

@@ -108,13 +108,14 @@ class Course:
         """Refuse what a rival's iterations do not know: a server waits for all that it asked, begun anew each time."""
         lateness, name = self.lateness, rival.name
         refused: list[tuple[str, object]] = []
-        if lateness.ready != "fresh":
+        laps = isinstance(rival, Laps)
+        if lateness.ready != "fresh" and not laps:  # a server's forecast takes late nodes for independent
             refused.append(("ready", lateness.ready))
         if lateness.compute is not None and not rival.leaves_late_out:
             refused.append(("compute", lateness.compute))
         elif lateness.compute is not None and lateness.late != "skip":
             refused.append(("late", lateness.late))
-        if lateness.latency is not None:
+        if lateness.latency is not None and not laps:
             refused.append(("latency", lateness.latency))
         if lateness.availability is not None and not rival.leaves_late_out:
             refused.append(("availability", lateness.availability))
