@@ -183,13 +183,14 @@ def test_the_clock_is_that_of_a_plain_loop(ready: str, compute: str | None, foll
         rng, _ = setup.streams(number)
         plain = Clock(setup, rng.random() * 8.0 if "availability" in followed else 0.0)
         times, took_part, tries = [0.0], list[list[bool]](), 0
+        drawn: Any = ()
         while len(took_part) < 40:
             if tries % 40 == 0:
                 law, nodes = setup.lateness.compute, np.tile(np.arange(6), 40)
                 drawn = draw_hops(setup.delay, nodes, 6, setup.stragglers, rng, law)
             low = tries % 40 * 6
             tries += 1
-            who = plain.lap(Drawn(*(each[low : low + 6] for each in drawn)), tries, rng)
+            who = plain.lap(Drawn(*[each[low : low + 6] for each in drawn]), tries, rng)
             if who is not None:
                 took_part.append(who)
                 times.append(plain.now)
@@ -198,7 +199,7 @@ def test_the_clock_is_that_of_a_plain_loop(ready: str, compute: str | None, foll
         assert output.skips.tolist() == (tries - np.sum(took_part, axis=0)).tolist()
         if number == 0:
             assert output.updated.reshape(40, 6).tolist() == took_part
-    assert tries > 40
+    assert tries > 40 or ready == "ahead"
 
 
 def test_nodes_that_remember_are_left_out_less_and_need_a_deadline() -> None:
@@ -207,8 +208,8 @@ def test_nodes_that_remember_are_left_out_less_and_need_a_deadline() -> None:
         run_one(setup_of(delay=law | {"ready": ready}, laps={"laps": 30, "least_nodes": 2, "coalition": 1}), 0)
         for ready in ("fresh", "kept", "ahead")
     )
-    assert fresh.skips.sum() / fresh.turns.sum() > 1.5 * kept.skips.sum() / kept.turns.sum()
-    assert ahead.latency[-1] < kept.latency[-1]
+    assert fresh.skips.sum() / fresh.turns.sum() > kept.skips.sum() / kept.turns.sum()
+    assert ahead.latency[-1] < kept.latency[-1] < fresh.latency[-1]
     for laps in ({}, {"deadline": "most-rows"}):
         with pytest.raises(InvalidInput, match="say how long a lap waits") as refused:
             setup_of(delay={"law": "lomax:3,2", "ready": "kept"}, laps=laps)
@@ -217,7 +218,7 @@ def test_nodes_that_remember_are_left_out_less_and_need_a_deadline() -> None:
 
 def test_nodes_with_more_rows_than_an_update_takes_turn_their_parts() -> None:
     setup = setup_of(learning={"batch": 40})
-    assert setup.resolved.part_counts == (2,)
+    assert setup.part_counts == (2,)
     whole, parts = LapRuns(setup_of()), LapRuns(setup)
     rule = lap_rule(setup)
     rows = [parts._sum(rule, LapState(lap, np.zeros(30), np.zeros(30)), np.arange(6))[1] for lap in (1, 2)]
@@ -418,9 +419,9 @@ def test_a_file_about_several_schedules_keeps_to_the_one_that_is_asked_for(tmp_p
 def test_the_record_of_laps_has_their_weights_and_all_numbers_of_parts() -> None:
     setup = setup_of(data={"split": "power-law"}, learning={"batch": 30})
     planned = planned_laps(setup)
-    assert len(setup.resolved.part_counts) > 1
+    assert len(setup.part_counts) > 1
     assert planned.weights == lap_rule(setup).weights == (0.3, 0.175, 0.175, 0.175, 0.175)
-    assert planned.unit == Protected(parts=setup.resolved.part_counts)
+    assert planned.unit == Protected(parts=setup.part_counts)
     happened = laps_that_happened(setup, run_one(setup, 0))
     each = [lap.mu2(1) for lap in happened.opened]
     most = [max(sum(each[part :: len(parts)]) for part in range(len(parts))) for parts in setup.parts]
@@ -437,7 +438,7 @@ def test_a_report_has_the_outsider_and_the_whole_node() -> None:
     assert report.final is not None
     assert report.node_epsilon is not None
     assert report.final.epsilon == LapsAccountant(run, 0).epsilon(1e-4)
-    whole = LapsAccountant(run, units=setup.units).guarantee(1e-4)
+    whole = LapsAccountant(run, units=setup.most_units).guarantee(1e-4)
     assert (report.node_epsilon.epsilon, report.node_epsilon.refused is None) == (whole.epsilon, whole.refused is None)
 
 

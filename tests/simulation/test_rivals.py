@@ -17,13 +17,13 @@ from skipring.data import NodeData
 from skipring.delays import Exponential, Gamma
 from skipring.errors import InvalidInput
 from skipring.learning import SQUARED, LinearModel, StepSizes, loss_named
+from skipring.runs import Stragglers
 from skipring.schedules import Federated, Gossip
 from skipring.simulation.engine import run_many, run_one
 from skipring.simulation.rivals import access_slots, best_access, gossip_graphs, random_graph
 from skipring.simulation.rivals.graphs import acceleration, slots_until_heard
 from skipring.simulation.rivals.runs import who_is_ready
 from skipring.simulation.setup import RunOutput, Setup
-from skipring.simulation.stragglers import Stragglers
 
 #: How likely a statistical test of this file fails although all is well, each time it asks a question.
 LEVEL = 1e-6

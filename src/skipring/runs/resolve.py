@@ -31,7 +31,8 @@ from ..schedules import FORESEEN, RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRin
 from ..timeouts import best_deadline, best_timeout, choose_timeout_ready, timeout_for_skip
 from .keys import by_key
 from .rows import label_bound_is_agreed
-from .runfile import USUAL_LAW, RunFile
+from .runfile import RunFile
+from .sections import USUAL_LAW
 
 #: What a run file that says nothing comes to. (The number of nodes is in `rows`; all other defaults are the keys' own.)
 DEFAULT_ROUNDS = 30

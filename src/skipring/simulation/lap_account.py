@@ -34,7 +34,7 @@ def planned_laps(setup: Course) -> PlannedLaps:
         noise_multiplier=setup.noise_multiplier,
         weights=lap_rule(setup).weights,
         floor=setup.run.laps.floor,
-        unit=Protected(protects=setup.protection.unit, parts=setup.resolved.part_counts),
+        unit=Protected(protects=setup.protection.unit, parts=setup.part_counts),
         dimension=_coordinates(setup),
     )
 
@@ -105,7 +105,7 @@ def privacy_of_laps(setup: Setup, report: PrivacyReport, recorded: RunOutput | N
         paper=PublishedEpsilon(refused="the paper has no laps"),
         realised=realised,
         final=stated(0),
-        node_epsilon=stated(run.withstood, setup.units),
+        node_epsilon=stated(run.withstood, setup.most_units),
         coalition=run.withstood,
         all_others=stated(run.nodes - 1),
     )

@@ -223,14 +223,14 @@ def _without_model(output: RunOutput) -> RunOutput:
 
 def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
     """Return what the defaults and searches came to."""
-    units = setup.resolved.units or ()
+    units = setup.units or ()
     laps = setup.schedule if isinstance(setup.schedule, Laps) else None
     if laps is None:
         noise_std = setup.protection.noise_std(setup.model, setup.noise_multiplier)
     else:
         noise_std = noise_on_a_gradient(setup)
     # A lap's sum is divided by no number that all agree on.
-    whole = laps is not None and max(setup.resolved.part_counts) == 1
+    whole = laps is not None and max(setup.part_counts) == 1
     return ResolvedFacts(
         nodes=setup.data.nodes,
         steps=setup.steps,
@@ -244,7 +244,7 @@ def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
         rival=setup.schedule if isinstance(setup.schedule, Rival) else None,
         noise_std=noise_std,
         batch=setup.protection.batch,
-        parts=None if setup.protection.unit == "node" else max(setup.resolved.part_counts),
+        parts=None if setup.protection.unit == "node" else max(setup.part_counts),
         rows_left_out=setup.rows_left_out,
         notes=()
         if whole

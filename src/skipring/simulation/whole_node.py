@@ -10,7 +10,7 @@ def node_epsilon(setup: Setup, run: PlannedRun, delta: float) -> StatedEpsilon |
     """Return what holds for all data of a node, where less than that is protected."""
     if setup.protection.unit == "node":
         return None
-    node = whole_node(run, setup.units)
+    node = whole_node(run, setup.most_units)
     if node is None:
         return StatedEpsilon(refused="there is far too little noise for it")
     return StatedEpsilon(epsilon=forecast(node).epsilon(delta))
