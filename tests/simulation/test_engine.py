@@ -55,7 +55,7 @@ def setup(loss: str = "logistic", **changes: Any) -> Setup:
 
 
 def all_runs(case: Setup, runs: int, **more: Any) -> list[RunOutput]:
-    return list(run_many(case, list(range(runs)), **more))
+    return sorted(run_many(case, list(range(runs)), **more), key=lambda run: run.number)
 
 
 @pytest.mark.sample(10)

@@ -66,7 +66,7 @@ def setup(rival: str, loss: str = "logistic", nodes: int = 40, **changes: Any) -
 
 
 def all_runs(case: Setup, runs: int) -> list[RunOutput]:
-    return list(run_many(case, list(range(runs))))
+    return sorted(run_many(case, list(range(runs))), key=lambda run: run.number)
 
 
 def links_of(graph: tuple[NDArray[Any], NDArray[Any]]) -> NDArray[np.bool_]:

@@ -74,8 +74,8 @@ def simulate(
         )
     if as_json:
         about = {"data": result.data, "seconds": time.perf_counter() - began, "folder": str(folder)}
-        about |= {"resolved": result.resolved.to_json(), "remark": result.remark}
-        print_json(result.summary().to_json() | about | _model(save_model, model_run))
+        about |= {"resolved": to_json(result.resolved), "remark": result.remark}
+        print_json(to_json(result.summary()) | about | _model(save_model, model_run))
         return
     from ..report import result_notes, result_rows
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .._command import command
+from .._json import to_json
 from .._numbers import number, upper
 from . import _options as options
 from ._output import Json, print_json, sentence, show
@@ -128,7 +129,7 @@ def _plain(cell: Cell, store: Store, outcome: SweepOutcome) -> dict[str, Any]:
     return known | {
         "folder": str(store.path(cell.key)),
         "epsilon": result.privacy.epsilon,
-        **result.summary().to_json(),
+        **to_json(result.summary()),
     }
 
 

@@ -7,9 +7,6 @@ and deals its data. What is wrong in a run file is named by its key (`by_key`).
 
 from __future__ import annotations
 
-from .example import example_run_file as example_run_file
-from .example import toml_value as toml_value
-from .keys import by_key as by_key
 from .notes import delta_notes as delta_notes
 from .notes import laps_notes as laps_notes
 from .notes import no_noise as no_noise
@@ -43,10 +40,12 @@ from .rows import protected_rows as protected_rows
 from .rows import stream as stream
 from .runfile import RunFile as RunFile
 from .runfile import change_value as change_value
+from .runfile import example_run_file as example_run_file
 from .runfile import parse_change as parse_change
 from .runfile import parse_run as parse_run
 from .runfile import read_run_file as read_run_file
 from .runfile import read_toml as read_toml
+from .runfile import toml_value as toml_value
 from .runfile import with_changes as with_changes
 from .sections import FLOOR as FLOOR
 from .sections import USUAL_LAW as USUAL_LAW
@@ -54,5 +53,6 @@ from .sections import Late as Late
 from .sections import Ready as Ready
 from .sections import SimulationSection as SimulationSection
 from .sections import Stragglers as Stragglers
+from .wording import by_key as by_key
 from .wording import expected as expected
 from .wording import unknown_key as unknown_key

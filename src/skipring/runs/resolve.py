@@ -29,10 +29,10 @@ from ..learning import (
 )
 from ..schedules import FORESEEN, RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing, Laps
 from ..timeouts import best_deadline, best_timeout, choose_timeout_ready, timeout_for_skip
-from .keys import by_key
 from .rows import label_bound_is_agreed
 from .runfile import RunFile
 from .sections import USUAL_LAW
+from .wording import by_key
 
 #: What a run file that says nothing comes to. (The number of nodes is in `rows`; all other defaults are the keys' own.)
 DEFAULT_ROUNDS = 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,6 @@ from ..errors import InvalidInput
 from ..learning import rows_of_one
 from ..schedules import RIVALS, Laps
 from .columns import with_columns, with_files_beside, with_schema_file
-from .keys import by_key
 from .sections import (
     ComputeSection,
     DataSection,
@@ -31,7 +31,7 @@ from .sections import (
     SimulationSection,
     Stragglers,
 )
-from .wording import refusal, require_no_quotes
+from .wording import by_key, refusal, require_no_quotes, sections
 
 #: Two keys of which one may be given.
 EITHER = (
@@ -201,3 +201,32 @@ def change_schedule(values: dict[str, Any], name: object) -> None:
     if name == Laps.name and isinstance(values.get("schedule"), dict):
         for key in ("steps", "closing", "search"):
             values["schedule"].pop(key, None)
+
+
+def example_run_file() -> str:
+    """Return a run file with every key, its default and what it means."""
+    lines = ["# A run for skipring. Every value has a default; lines that begin with # show it.", ""]
+    for section, table in sections(RunFile).items():
+        lines.append(f"[{section}]    # {(table.__doc__ or '').partition('.')[0].lower()}")
+        for name, key in table.model_fields.items():
+            if key.default is None:
+                lines.append(f"# {name} =    # {key.description}")
+            else:
+                lines.append(f"{name} = {toml_value(key.default)}    # {key.description}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def toml_value(value: object) -> str:
+    """Return a value as TOML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{toml_value(str(key))} = {toml_value(each)}" for key, each in value.items()) + "}"
+    return repr(value)

@@ -15,7 +15,7 @@ from ..errors import InvalidInput, require_delta, require_integer
 from ..learning import LOSSES, NETWORKS
 from ..privacy import USUAL_UNIT, Unit
 from ..schedules import RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing
-from .keys import by_key
+from .wording import by_key
 
 #: No learned timeout is shorter, in seconds, unless nodes agree on another floor: long enough for a small update of a
 #: node that is some way off, short enough that a dead one costs little.
@@ -30,6 +30,8 @@ Late = Literal["skip", "decline", "fewer-rows"]
 
 
 class Section(BaseModel):
+    """A section: its keys, and no others."""
+
     # JSON has no infinity; without the last word it would become null, which means that nothing was given.
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 

@@ -83,37 +83,30 @@ class Course(ResolvedRun):
             raise InvalidInput.because("patient_every", patient_every, reason)
 
     def _check_rival(self, rival: Rival) -> None:
-        """Refuse what only the token can do."""
-        clip_noisy, patient_every = self.run.learning.clip_noisy, self.run.delay.patient_every
+        """Refuse what only the token can do. A server waits for all that it asked, begun anew each time."""
+        lateness, laps, clip_noisy = self.lateness, isinstance(rival, Laps), self.run.learning.clip_noisy
         if isinstance(self.model, NeuralModel):
             raise InvalidInput.because("schedule", rival.name, "is there for linear models, not for networks")
-        if clip_noisy is not None and isinstance(rival, Laps):
+        if clip_noisy is not None and laps:
             reason = "is for schedules whose noise is a node's own; what laps learn from is a sum"
             raise InvalidInput.because("clip_noisy", clip_noisy, reason)
-        if patient_every is not None:
-            raise InvalidInput.because("patient_every", patient_every, "is for schedules with a token only")
-        self._check_lateness_of(rival)
+        computes = lateness.compute is not None
+        refused = {
+            "patient_every": (self.run.delay.patient_every, True),
+            # A server's forecast takes skips for independent.
+            "ready": (None if lateness.ready == "fresh" else lateness.ready, not laps),
+            "compute": (lateness.compute, not rival.leaves_late_out),
+            "late": (None if lateness.late == "skip" else lateness.late, computes),
+            "latency": (lateness.latency, not laps),
+            "availability": (lateness.availability, not rival.leaves_late_out),
+        }
+        for parameter, (given, is_refused) in refused.items():
+            if given is not None and is_refused:
+                reason = f"is for schedules with a token only, not for {rival.name}"
+                raise InvalidInput.because(parameter, given, reason)
         if not rival.leaves_late_out and (self.stragglers.may_never_answer or not self.stragglers.identical):
             reason = f"the schedule {rival.name} knows only delays that are all alike"
             raise InvalidInput.because("stragglers", "", reason)
-
-    def _check_lateness_of(self, rival: Rival) -> None:
-        """Refuse what a rival's iterations do not know: a server waits for all that it asked, begun anew each time."""
-        lateness, name = self.lateness, rival.name
-        refused: list[tuple[str, object]] = []
-        laps = isinstance(rival, Laps)
-        if lateness.ready != "fresh" and not laps:  # a server's forecast takes late nodes for independent
-            refused.append(("ready", lateness.ready))
-        if lateness.compute is not None and not rival.leaves_late_out:
-            refused.append(("compute", lateness.compute))
-        elif lateness.compute is not None and lateness.late != "skip":
-            refused.append(("late", lateness.late))
-        if lateness.latency is not None and not laps:
-            refused.append(("latency", lateness.latency))
-        if lateness.availability is not None and not rival.leaves_late_out:
-            refused.append(("availability", lateness.availability))
-        for parameter, given in refused:
-            raise InvalidInput.because(parameter, given, f"is for schedules with a token only, not for {name}")
 
     @property
     def full_batch(self) -> int:
