@@ -26,7 +26,7 @@ def run_rival(setup: Setup, number: int, shared: CompiledRuns) -> RunOutput:
     rng, noise = setup.streams(number)
     points = setup.points
     metrics = shared.metrics(setup)
-    kind, most = model.loss.kernel, setup.run.learning.clip_noisy or 0.0
+    most = setup.run.learning.clip_noisy or 0.0
     room = compiled.scratch_for(model, shared.rows, shared.test)
     how = (shared.model, shared.rows, shared.rule(setup), most)
     skips: NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)
@@ -41,14 +41,14 @@ def run_rival(setup: Setup, number: int, shared: CompiledRuns) -> RunOutput:
             graph_stream(setup.run.simulation.seed, number),
             Averaging(rival.rounds, linked, rival.acceleration),
         )
-        GOSSIP[kind](noise, graphs, *how, averaging, shared.test, room, judges, models, metrics)
+        GOSSIP(noise, graphs, *how, averaging, shared.test, room, judges, models, metrics)
         w = models.mean(axis=0)
         updates = points * nodes
     else:
         assert isinstance(rival, Federated)
         ready, times, _ = who_takes_part(setup, rival, rng)
         w = np.zeros(model.parameters)
-        FEDERATED[kind](noise, *how, ready, shared.test, room, w, metrics)
+        FEDERATED(noise, *how, ready, shared.test, room, w, metrics)
         skips = setup.steps - ready.sum(axis=0)
         if number == 0:  # of all runs it would take much room
             took_part = ready.ravel()
