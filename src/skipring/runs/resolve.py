@@ -170,8 +170,8 @@ def _require_keys(run: RunFile) -> None:
     """Refuse keys of another schedule than the run's: noise and promise would be others than they say."""
     name = run.schedule.name
     if name == Laps.name and run.schedule.steps is not None:
-        reason = f'counts hops of a token; this run learns by laps, which laps.laps counts (schedule.name = "{USUAL_SCHEDULE}"'
-        reason += " walks)"
+        reason = "counts hops of a token; this run learns by laps, which laps.laps counts"
+        reason += f' (schedule.name = "{USUAL_SCHEDULE}" walks)'
         raise InvalidInput.because("schedule.steps", run.schedule.steps, reason)
     # A rival may be what another one's keys are kept for; who hides what they share in laps must not be mistaken.
     for section in RIVALS if name == Laps.name else (Laps.name,):

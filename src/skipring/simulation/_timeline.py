@@ -30,7 +30,7 @@ class Reach(NamedTuple):
 
 
 class Links(NamedTuple):
-    """How long each hop takes: `seconds` between two nodes' places in a slice, or the same everywhere if it is empty."""
+    """How long each hop takes: `seconds` between two nodes' places in a slice; if that is empty, `hop_latency`."""
 
     seconds: Floats
     slices: Ints
