@@ -44,6 +44,7 @@ Command = Callable[..., Any]
         ("[delay]\nhop_latency = -1\n", "error: delay.hop_latency -1: must be a finite number of at least 0"),
         ("[delay]\npatient_every = 0\n", "error: delay.patient_every 0: must be a whole number of at least 1"),
         ("[learning]\nclip_noisy = 0\n", "error: learning.clip_noisy 0: must be a finite number above 0"),
+        ("[learning]\nclip_noisy = -1\n", "error: learning.clip_noisy -1: must be a finite number above 0"),
         ("[learning]\nclip_noisy = inf\n", "error: learning.clip_noisy inf: must be a finite number above 0"),
         ("[simulation]\nevaluate_every = 0\n", "error: simulation.evaluate_every 0: must be a whole number of at"),
         ("[stragglers]\ndie = 1.5\n", "error: stragglers.die 1.5: must be a finite number of at least 0 and at most 1"),

@@ -649,8 +649,6 @@ def test_impossible_gossip_is_refused(values: dict[str, Any], parameter: str) ->
 @pytest.mark.parametrize(
     ("rival", "changes", "parameter"),
     [
-        ("gossip", {"clip_noisy": 0.0}, "clip_noisy"),
-        ("federated", {"clip_noisy": -1.0}, "clip_noisy"),
         ("federated", {"patient_every": 2}, "patient_every"),
         ("gossip", {"stragglers": Stragglers(lost_link=0.1)}, "stragglers"),
         ("gossip", {"schedule": Gossip(nodes=39, slots=1.0)}, "nodes"),
