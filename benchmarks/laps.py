@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from skipring._threads import one_blas_thread
 from skipring.data import from_arrays
 from skipring.runs import parse_run
 from skipring.simulation import build
@@ -19,7 +20,8 @@ def main() -> None:
         {
             "data": {"nodes": NODES},
             "model": {"name": "logistic"},
-            "schedule": {"name": "laps", "steps": LAPS},
+            "schedule": {"name": "laps"},
+            "laps": {"laps": LAPS},
             "delay": {"law": "exponential:1"},
             "simulation": {"evaluate_every": LAPS},
         }
@@ -30,8 +32,9 @@ def main() -> None:
     setup = build(run, from_arrays(x, y))
     list(run_many(setup, [0]))  # what is loaded once
     begun = time.perf_counter()
-    for _ in run_many(setup, list(range(RUNS))):
-        pass
+    with one_blas_thread():  # as `simulate` does
+        for _ in run_many(setup, list(range(RUNS))):
+            pass
     whole = time.perf_counter() - begun
     begun = time.perf_counter()
     for _ in range(RUNS * LAPS):

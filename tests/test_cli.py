@@ -16,7 +16,9 @@ import typer
 
 from skipring.cli import app
 from skipring.convergence import Problem, error_bound
+from skipring.delays import parse_delay
 from skipring.experiments import TheoryTable, theory_tables
+from skipring.timeouts import best_deadline
 
 Command = Callable[[str], Any]
 
@@ -34,6 +36,12 @@ def test_timeout_finds_the_best_of_lemma_2(skipring: Command, delay: str, timeou
     assert data["timeout"] == pytest.approx(timeout, abs=5e-6)
     assert data["skip_probability"] == pytest.approx(skip, abs=5e-6)
     assert data["time_between_updates"] > 0.01
+
+
+def test_timeout_of_laps_is_the_deadline_that_a_run_file_comes_to(skipring: Command) -> None:
+    best = best_deadline(parse_delay("lomax:3,2"), 0.06, 30, 16)
+    assert skipring("timeout --delay lomax:3,2 --schedule laps --nodes 30 --json").data["deadline"] == best.deadline
+    assert "fewer than 16 nodes" in skipring("timeout --delay lomax:3,2 --schedule laps --nodes 30").out
 
 
 def test_timeout_for_a_skip_probability(skipring: Command) -> None:
@@ -208,6 +216,10 @@ EMPTY, BROKEN = "empirical:empty.csv", "empirical:broken.csv"
     ("line", "option", "value"),
     [
         ("timeout --delay gamma:0.25,1 --skip 1", "--skip", "1"),
+        ("timeout --delay gamma:0.25,1 --schedule ring --nodes 9", "--schedule", "ring"),
+        ("timeout --delay gamma:0.25,1 --schedule laps", "--nodes", "missing"),
+        ("timeout --delay gamma:0.25,1 --schedule laps --nodes 9 --skip 0.1", "--skip", "0.1"),
+        ("timeout --delay gamma:0.25,1 --schedule laps --nodes 9 --ready kept", "--ready", "kept"),
         ("timeout --delay gamma:0.25,1 --skip -0.1", "--skip", "-0.1"),
         ("timeout --delay exponential:-1", "--delay", "exponential:-1"),
         ("timeout --delay scipy:norm,0,1", "--delay", "scipy:norm,0,1"),

@@ -13,7 +13,7 @@ from skipring.delays import Availability, PairLatency, Trace, parse_delay
 from skipring.errors import InvalidInput
 from skipring.runs import with_changes
 from skipring.simulation import build, run_one, simulate
-from skipring.simulation._timeline import _reachable
+from skipring.simulation._timeline import Reach, _reachable
 
 Command = Callable[[str], Any]
 
@@ -113,7 +113,8 @@ def test_when_a_node_can_be_reached_again(events: str) -> None:
             ]
             expected = min((max(begin - moment, 0.0) for begin, end in spans if end > moment), default=np.inf)
             assert found[node] == pytest.approx(expected, abs=1e-9)
-            again = _reachable(float(moment), node, trace.begins, trace.ends, trace.first, trace.period, 0.0)
+            reach = Reach(trace.begins, trace.ends, trace.first, trace.period, 0.0)
+            again = _reachable(float(moment), node, reach)
             assert again - moment == pytest.approx(expected, abs=1e-9)
 
 

@@ -243,7 +243,7 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
         if setup.noise_multiplier > 0.0:
             why = setup.model.why_not(setup.step_sizes.largest)
             alone = f"{why}: only the noise of a node's own updates protects it" if why else None
-            many = large_delta(float(self.delta), self.protects_, sum(setup.resolved.units or ()))
+            many = large_delta(float(self.delta), self.protects_, sum(setup.units or ()))
             for warning in filter(None, (alone, many)):
                 warnings.warn(warning, UserWarning, stacklevel=3)
         output = run_one(setup, 0)

@@ -143,7 +143,7 @@ def test_the_noise_is_what_a_run_file_with_that_epsilon_gets() -> None:
         sections | {"privacy": sections["privacy"] | {"epsilon": 5.0}}
     )
     assert build(run, split._rows[0]).noise_multiplier == end.setup.noise_multiplier
-    assert (end.setup.protection.batch, end.setup.units, end.setup.resolved.part_counts) == (200, 200, (1,))
+    assert (end.setup.protection.batch, end.setup.most_units, end.setup.part_counts) == (200, 200, (1,))
 
 
 def test_always_sick_is_what_it_is_said_to_be() -> None:

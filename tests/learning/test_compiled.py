@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from skipring.learning import LOGISTIC, SOFTMAX, SQUARED, LinearModel, Loss, MarginLoss, reference
 from skipring.learning import _compiled as compiled
 from skipring.learning import _evaluated as evaluated
-from skipring.learning.loss import MARGIN_KERNEL, SOFTMAX_KERNEL, SQUARED_KERNEL
 
 Floats = NDArray[np.floating[Any]]
 
@@ -51,24 +50,9 @@ def _step(w: Any, gradient: Any, share: float, noise: Any, std: float, shrink: f
 
 
 @njit
-def _margin(model: Any, w: Any, rows: Any, take: int, test: Any, room: Any) -> Any:
-    compiled.margin_gradients(model, w, rows, take, room)
-    return evaluated.evaluate_margin(model, w, test, room)
-
-
-@njit
-def _squared(model: Any, w: Any, rows: Any, take: int, test: Any, room: Any) -> Any:
-    compiled.squared_gradients(model, w, rows, take, room)
-    return evaluated.evaluate_squared(model, w, test, room)
-
-
-@njit
-def _softmax(model: Any, w: Any, rows: Any, take: int, test: Any, room: Any) -> Any:
-    compiled.softmax_gradients(model, w, rows, take, room)
-    return evaluated.evaluate_softmax(model, w, test, room)
-
-
-KERNELS: dict[int, Any] = {MARGIN_KERNEL: _margin, SQUARED_KERNEL: _squared, SOFTMAX_KERNEL: _softmax}
+def _judged(model: Any, w: Any, rows: Any, take: int, test: Any, room: Any) -> Any:
+    evaluated.gradients(model, w, rows, take, room)
+    return evaluated.evaluate(model, w, test, room)
 
 
 def a_case(loss: Loss, seed: int, clip: float | None, diameter: float) -> Any:
@@ -106,7 +90,7 @@ def test_gradients_and_metrics_are_the_plain_ones(loss: Loss, seed: int, clip: f
     mine = slice(int(start[node]), int(start[node + 1]))
     take = _draw(np.random.default_rng(0), fast.choices, rows, node, room)
     assert room.picked[:take].tolist() == list(range(mine.start, mine.stop))
-    error, value = KERNELS[model.loss.kernel](fast, w, rows, take, test, room)
+    error, value = _judged(fast, w, rows, take, test, room)
     plain = reference.gradient(model, w, x[mine], y[mine], len(y[mine]))
     assert room.gradient / take == pytest.approx(plain, abs=1e-4 if loss is HINGE else 5e-8)
     assert np.linalg.norm(room.gradient / take) <= model.gradient_bound * (1.0 + 1e-9)

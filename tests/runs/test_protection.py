@@ -99,7 +99,7 @@ def test_the_estimator_and_worth_warn_of_a_large_delta() -> None:
 def test_the_usual_batch_is_the_largest_node_and_nobody_rotates() -> None:
     setup = build(parse_run({"data": {"nodes": 7, "split": "power-law"}, "privacy": {"protects": "record"}}))
     assert setup.protection.batch == setup.data.sizes.max()
-    assert setup.resolved.part_counts == (1,)
+    assert setup.part_counts == (1,)
     assert all(len(parts) == 1 for parts in setup.parts)
     assert protection_of(parse_run({"privacy": {"protects": "record"}})) is None  # nobody has looked at the rows
 
@@ -108,8 +108,8 @@ def test_larger_nodes_rotate_and_all_divide_by_the_batch() -> None:
     run = parse_run({"data": {"nodes": 9}, "learning": {"batch": 20}, "privacy": {"protects": "record"}})
     setup = build(run)
     assert {len(parts) for parts in setup.parts} == {3}
-    assert setup.resolved.part_counts == (3,)
-    assert setup.units <= 20
+    assert setup.part_counts == (3,)
+    assert setup.most_units <= 20
 
 
 def test_nodes_with_different_numbers_of_parts_keep_a_budget_and_a_folder(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def test_the_constants_share_of_a_row_is_the_run_files() -> None:
     [
         (["model.intercept_share=0.2"], "is for linear models with model.intercept = true"),
         (["model.intercept_share=0.2", "model.intercept=true", "model.name=cnn"], "is for linear models"),
-        (["model.intercept_share=0", "model.intercept=true"], "must be above 0 and below 1"),
-        (["model.intercept_share=1", "model.intercept=true"], "must be above 0 and below 1"),
+        (["model.intercept_share=0", "model.intercept=true"], "must be a finite number above 0 and below 1"),
+        (["model.intercept_share=1", "model.intercept=true"], "must be a finite number above 0 and below 1"),
         (["model.intercept_share=0.2", "model.intercept=true", "data.unit_rows=false"], "have no square to share"),
     ],
 )

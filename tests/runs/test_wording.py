@@ -40,7 +40,17 @@ Command = Callable[..., Any]
         ('[data]\nstandardise = "maybe"\n', "error: data.standardise maybe: must be true or false"),
         ('[data]\nsplit = "even"\n', "error: data.split even: must be 'iid', 'dirichlet'"),
         ("[learning]\nown = 3\n", "error: learning.own 3: must be a list in brackets"),
-        ("[privacy]\nnoise_multiplier = -1\n", "error: privacy.noise_multiplier -1.0: must be a finite number of at"),
+        ("[schedule]\nsteps = 0\n", "error: schedule.steps 0: must be a whole number of at least 1"),
+        ("[delay]\nhop_latency = -1\n", "error: delay.hop_latency -1: must be a finite number of at least 0"),
+        ("[delay]\npatient_every = 0\n", "error: delay.patient_every 0: must be a whole number of at least 1"),
+        ("[learning]\nclip_noisy = 0\n", "error: learning.clip_noisy 0: must be a finite number above 0"),
+        ("[learning]\nclip_noisy = -1\n", "error: learning.clip_noisy -1: must be a finite number above 0"),
+        ("[learning]\nclip_noisy = inf\n", "error: learning.clip_noisy inf: must be a finite number above 0"),
+        ("[simulation]\nevaluate_every = 0\n", "error: simulation.evaluate_every 0: must be a whole number of at"),
+        ("[stragglers]\ndie = 1.5\n", "error: stragglers.die 1.5: must be a finite number of at least 0 and at most 1"),
+        ("[stragglers]\nlost_link = 1\n", "error: stragglers.lost_link 1: must be a finite number of at least 0 and"),
+        ("[stragglers]\nspeeds = [1, 0]\n", "error: stragglers.speeds.1 0: must be a finite number above 0"),
+        ("[privacy]\nnoise_multiplier = -1\n", "error: privacy.noise_multiplier -1: must be a finite number of at"),
     ],
 )
 def test_a_run_file_that_is_wrong_gets_one_line_with_a_way_out(

@@ -55,7 +55,7 @@ def setup(loss: str = "logistic", **changes: Any) -> Setup:
 
 
 def all_runs(case: Setup, runs: int) -> list[RunOutput]:
-    return list(run_many(case, list(range(runs))))
+    return sorted(run_many(case, list(range(runs))), key=lambda run: run.number)
 
 
 def designed(loss: str = "logistic", closing: int = 2, **changes: Any) -> Setup:

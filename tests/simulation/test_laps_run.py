@@ -11,7 +11,7 @@ import pytest
 
 from skipring._numbers import upper
 from skipring.data import from_arrays
-from skipring.delays import parse_delay
+from skipring.delays import Availability, PairLatency, parse_delay
 from skipring.errors import InvalidInput
 from skipring.learning import LapState, on_grid
 from skipring.models import load_model
@@ -22,8 +22,9 @@ from skipring.simulation import Result, simulate
 from skipring.simulation.build import build
 from skipring.simulation.engine import prepare_runs, run_one
 from skipring.simulation.lap_account import laps_that_happened, planned_laps
+from skipring.simulation.lap_clock import who_takes_part
 from skipring.simulation.laps import LapRuns, _noise, lap_rule, share_in
-from skipring.simulation.together import all_delays
+from skipring.simulation.stragglers import Drawn, draw_hops
 from skipring.timeouts import best_deadline
 
 
@@ -97,31 +98,127 @@ def test_a_try_with_too_few_nodes_costs_time_and_no_privacy() -> None:
     assert happened.mu2(1) == pytest.approx(planned_laps(setup).mu2(1) * took_part.sum(axis=0).max() / 5, rel=0.2)
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_the_clock_is_that_of_a_plain_loop(number: int) -> None:
-    setup = setup_of(delay={"law": "exponential:1", "timeout": 1.1, "hop_latency": 0.02})
-    output = run_one(setup, number)
-    rng, _ = setup.streams(number)
-    seconds, clock, tries = 0.0, [0.0], 0
-    drawn: list[Any] = []
-    while len(clock) <= 5:
-        if not drawn:
-            drawn = all_delays(setup, rng).tolist()
-        delays = drawn.pop(0)
-        tries += 1
-        slowest = 0.0
-        for delay in delays:
-            slowest = max(slowest, min(delay, 1.1))
-        seconds += slowest + 6 * 0.02
-        if sum(delay <= 1.1 for delay in delays) >= 4:
-            clock.append(seconds)
-    assert output.latency.tolist() == pytest.approx(clock)
-    assert output.turns.tolist() == [tries] * 6
+class Clock:
+    """Laps as one would write them down: node by node, with moments kept in dictionaries."""
+
+    def __init__(self, setup: Any, phase: float) -> None:
+        self.setup, self.phase, self.now = setup, phase, 0.0
+        self.ready_at = dict.fromkeys(range(6), 0.0) if setup.lateness.ready == "ahead" else {}
+
+    def reachable(self, node: int, moment: float) -> float:
+        trace = self.setup.lateness.availability
+        if trace is None:
+            return moment
+        which = node % (len(trace.first) - 1)
+        for number in range(10_000):
+            for at in range(trace.first[which], trace.first[which + 1]):
+                begin, end = (each[at] + number * trace.period - self.phase for each in (trace.begins, trace.ends))
+                if end > moment:
+                    return float(max(begin, moment))
+        raise AssertionError("never")
+
+    def lap(self, drawn: Any, tries: int, rng: np.random.Generator) -> list[bool] | None:
+        """Go through one try; return who took part, or None if there were too few."""
+        setup, lateness, deadline = self.setup, self.setup.lateness, self.setup.timeout
+        begins, in_time, slowest = {}, [], 0.0
+        for node in range(6):
+            if drawn.dead[node]:
+                self.ready_at.pop(node, None)
+            if drawn.dead[node] or drawn.lost[node]:
+                slowest = deadline
+                continue
+            if lateness.ready == "fresh" or node not in self.ready_at:
+                self.ready_at[node] = self.reachable(node, self.now) + drawn.delays[node]
+            begins[node] = self.reachable(node, max(self.now, self.ready_at[node]))
+            done = begins[node] + drawn.computing[node]
+            if done <= self.now + deadline:
+                in_time.append(node)
+            slowest = max(slowest, min(done - self.now, deadline))
+        sending = 6 * setup.run.delay.hop_latency
+        if lateness.latency is not None:
+            seconds = lateness.latency.seconds[rng.integers(len(lateness.latency.seconds))]
+            sending = 0.0
+            if len(in_time) > 1:
+                leader = in_time[tries % len(in_time)]
+                there = [seconds[leader % 4, node % 4] for node in in_time if node != leader]
+                back = [seconds[node % 4, leader % 4] for node in in_time if node != leader]
+                sending = 3 * max(one + other for one, other in zip(there, back, strict=True))
+        enough = len(in_time) >= setup.schedule.needed
+        for node, begin in begins.items():
+            done = begin + drawn.computing[node]
+            if node in in_time:
+                if enough and lateness.ready == "ahead":
+                    self.ready_at[node] = done + drawn.delays[node]
+                elif enough:
+                    del self.ready_at[node]
+            elif begin <= self.now + deadline:
+                self.ready_at[node] = done
+        self.now += slowest + sending
+        return [node in in_time for node in range(6)] if enough else None
+
+
+SHARED_DAY = Availability(
+    np.array([0.0, 4.0, 1.0, 2.5, 0.5]), np.array([1.0, 6.0, 2.0, 7.5, 8.0]), np.array([0, 2, 4, 5]), 8.0
+)
+FAR_APART = PairLatency(np.random.default_rng(5).uniform(0.01, 0.3, (3, 4, 4)))
+
+
+@pytest.mark.parametrize("ready", ["fresh", "kept", "ahead"])
+@pytest.mark.parametrize("compute", [None, "exponential:0.3"])
+@pytest.mark.parametrize(
+    "followed", [{}, {"availability": SHARED_DAY}, {"latency": FAR_APART}], ids=["", "traced", "far"]
+)
+@pytest.mark.parametrize("lossy", [False, True])
+def test_the_clock_is_that_of_a_plain_loop(ready: str, compute: str | None, followed: Any, lossy: bool) -> None:
+    setup = setup_of(
+        delay={"law": "exponential:1", "timeout": 1.1137, "hop_latency": 0.0217, "ready": ready},
+        compute={"law": compute},
+        laps={"laps": 40},
+        privacy={"noise_multiplier": 50.0, "epsilon": None},
+        stragglers={"die": 0.05, "revive": 0.3, "lost_link": 0.05} if lossy else {},
+    )
+    setup = dataclasses.replace(setup, lateness=dataclasses.replace(setup.lateness, **followed))
+    for number in range(2):
+        output = run_one(setup, number)
+        rng, _ = setup.streams(number)
+        plain = Clock(setup, rng.random() * 8.0 if "availability" in followed else 0.0)
+        times, took_part, tries = [0.0], list[list[bool]](), 0
+        drawn: Any = ()
+        while len(took_part) < 40:
+            if tries % 40 == 0:
+                law, nodes = setup.lateness.compute, np.tile(np.arange(6), 40)
+                drawn = draw_hops(setup.delay, nodes, 6, setup.stragglers, rng, law)
+            low = tries % 40 * 6
+            tries += 1
+            who = plain.lap(Drawn(*[each[low : low + 6] for each in drawn]), tries, rng)
+            if who is not None:
+                took_part.append(who)
+                times.append(plain.now)
+        assert output.latency == pytest.approx(np.array(times))
+        assert output.turns.tolist() == [tries] * 6
+        assert output.skips.tolist() == (tries - np.sum(took_part, axis=0)).tolist()
+        if number == 0:
+            assert output.updated.reshape(40, 6).tolist() == took_part
+    assert tries > 40 or ready == "ahead"
+
+
+def test_nodes_that_remember_are_left_out_less_and_need_a_deadline() -> None:
+    law = {"law": "lomax:3,2", "timeout": 0.3}
+    fresh, kept, ahead = (
+        run_one(setup_of(delay=law | {"ready": ready}, laps={"laps": 30, "least_nodes": 2, "coalition": 1}), 0)
+        for ready in ("fresh", "kept", "ahead")
+    )
+    assert fresh.skips.sum() / fresh.turns.sum() > kept.skips.sum() / kept.turns.sum()
+    assert ahead.latency[-1] < kept.latency[-1] < fresh.latency[-1]
+    for laps in ({}, {"deadline": "most-rows"}):
+        with pytest.raises(InvalidInput, match="say how long a lap waits") as refused:
+            setup_of(delay={"law": "lomax:3,2", "ready": "kept"}, laps=laps)
+        assert refused.value.parameter == "laps.deadline"
 
 
 def test_nodes_with_more_rows_than_an_update_takes_turn_their_parts() -> None:
     setup = setup_of(learning={"batch": 40})
-    assert setup.resolved.part_counts == (2,)
+    assert setup.part_counts == (2,)
     whole, parts = LapRuns(setup_of()), LapRuns(setup)
     rule = lap_rule(setup)
     rows = [parts._sum(rule, LapState(lap, np.zeros(30), np.zeros(30)), np.arange(6))[1] for lap in (1, 2)]
@@ -197,7 +294,7 @@ def test_noise_that_must_stay_secret_is_not_drawn_where_delays_are(monkeypatch: 
     monkeypatch.setattr(type(setup), "streams", lambda self, number: (of_delays, of_noise))
     run_one(setup, 0)
     alone = np.random.default_rng(1)
-    all_delays(setup, alone)
+    who_takes_part(setup, setup.schedule, alone)
     assert of_delays.random() == alone.random()
     assert of_noise.random() != np.random.default_rng(2).random()
 
@@ -238,7 +335,9 @@ def test_laps_learn_more_than_the_walk_at_the_same_epsilon() -> None:
         ({"laps": {"coalition": 6}}, "laps.coalition"),
         ({"laps": {"least_nodes": 1}}, "laps.least_nodes"),
         ({"learning": {"clip_noisy": 1.0}}, "learning.clip_noisy"),
-        ({"delay": {"ready": "kept"}}, "delay.ready"),
+        ({"compute": {"law": "constant:1", "late": "fewer-rows"}}, "compute.late"),
+        ({"compute": {"law": "constant:1", "late": "decline"}}, "compute.late"),
+        ({"schedule": {"name": "federated"}, "delay": {"ready": "kept"}}, "delay.ready"),
         ({"schedule": {"steps": 5}}, "schedule.steps"),
         ({"laps": {"laps": 0}}, "laps.laps"),
         ({"laps": {"deadline": 0.0}}, "laps.deadline"),
@@ -316,16 +415,16 @@ def test_a_file_about_several_schedules_keeps_to_the_one_that_is_asked_for(tmp_p
     walk = with_changes(file, ["schedule.name=random-ring"])
     assert (walk.schedule.steps, walk.laps.coalition) == (12, None)
     both = with_changes(file, ["schedule.name=laps", "schedule.steps=10"])
-    with pytest.raises(InvalidInput, match="laps.laps"):
+    with pytest.raises(InvalidInput, match=r"laps\.laps"):
         resolve(both, Known(features=3, classes=2), 6)
 
 
 def test_the_record_of_laps_has_their_weights_and_all_numbers_of_parts() -> None:
     setup = setup_of(data={"split": "power-law"}, learning={"batch": 30})
     planned = planned_laps(setup)
-    assert len(setup.resolved.part_counts) > 1
+    assert len(setup.part_counts) > 1
     assert planned.weights == lap_rule(setup).weights == (0.3, 0.175, 0.175, 0.175, 0.175)
-    assert planned.unit == Protected(parts=setup.resolved.part_counts)
+    assert planned.unit == Protected(parts=setup.part_counts)
     happened = laps_that_happened(setup, run_one(setup, 0))
     each = [lap.mu2(1) for lap in happened.opened]
     most = [max(sum(each[part :: len(parts)]) for part in range(len(parts))) for parts in setup.parts]
@@ -343,7 +442,7 @@ def test_a_report_has_the_outsider_and_the_whole_node() -> None:
     assert outsider is not None
     assert node is not None
     assert outsider.epsilon == LapsAccountant(run, 0).epsilon(1e-4)
-    whole = LapsAccountant(run, units=setup.units).guarantee(1e-4)
+    whole = LapsAccountant(run, units=setup.most_units).guarantee(1e-4)
     assert (node.epsilon, node.refused is None) == (whole.epsilon, whole.refused is None)
 
 

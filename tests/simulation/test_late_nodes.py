@@ -14,8 +14,8 @@ from skipring.delays import Availability, Constant, Exponential, PairLatency
 from skipring.errors import InvalidInput
 from skipring.learning import LinearModel, reference
 from skipring.privacy import PrivacyReport, gdp_epsilon
-from skipring.runs import parse_run, with_changes
-from skipring.simulation import Setup, Stragglers, build, run_one, simulate
+from skipring.runs import Stragglers, parse_run, with_changes
+from skipring.simulation import Setup, build, run_one, simulate
 from skipring.simulation.account import privacy_of
 from skipring.simulation.lateness import Lateness, Timeline, rows_that_fit, timeline
 from skipring.simulation.stragglers import Drawn

@@ -192,7 +192,7 @@ def test_models_are_left_out_of_all_runs_or_of_none(first: bool, tmp_path: Path)
         ("gossip", "stragglers.lost_link=0.1", "stragglers.*", "all alike"),
         ("gossip", "stragglers.slow_class=1", "stragglers.slow_class", "no epsilon can be stated"),
         ("federated", "stragglers.slow_class=1", "stragglers.slow_class", "no epsilon can be stated"),
-        ("ring", "stragglers.die=2", "stragglers.die", "a probability"),
+        ("ring", "stragglers.die=2", "stragglers.die", "at least 0 and at most 1"),
         ("ring", "stragglers.speeds=[1.0]", "stragglers.speeds", "each of the 113"),
         ("ring", "stragglers.slow_class=7", "stragglers.slow_class", "some rows have"),
         ("ring", "delay.patient_every=3", "delay.patient_every", "see epsilon in this run"),

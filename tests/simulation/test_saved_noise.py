@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from skipring import SkipRingClassifier
+from skipring._json import to_json
 from skipring.errors import InvalidInput
 from skipring.models import Inputs, load_model
 from skipring.privacy import ANOTHER_NODE
 from skipring.report import load_folders, report_page
 from skipring.runs import parse_run
 from skipring.simulation import Interrupted, Result, build, run_one, simulate
-from skipring.simulation.trained import trained_model
+from skipring.simulation.simulate import trained_model
 
 RNG = np.random.default_rng(5)
 ROWS, NODES = 60, 6
@@ -205,7 +206,7 @@ def test_a_result_says_wherever_it_goes_that_known_noise_hides_nothing(tmp_path:
     )
     words = "the noise follows from simulation.seed"
     told = [str(result.privacy.promised.not_covered), (tmp_path / "out" / "privacy.json").read_text()]
-    told += [json.dumps(result.summary().to_json()), report_page(load_folders([tmp_path / "out"]))]
+    told += [json.dumps(to_json(result.summary())), report_page(load_folders([tmp_path / "out"]))]
     for text in told:
         assert (words in text) == (not secret)
         assert "no epsilon covers the test errors of tokens on their way" in text

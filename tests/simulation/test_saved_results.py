@@ -36,7 +36,7 @@ def test_a_folder_is_read_and_written_with_the_same_keys_and_values(name: str, t
         assert after == before
     again = Result.load(tmp_path / "after")
     assert (again.privacy, again.resolved, again.summary()) == (result.privacy, result.resolved, result.summary())
-    assert result.summary().to_json()["privacy"] == json.loads((tmp_path / "after" / "privacy.json").read_text())
+    assert to_json(result.summary())["privacy"] == json.loads((tmp_path / "after" / "privacy.json").read_text())
 
 
 def test_what_was_resolved_has_types(tmp_path: Path) -> None:

@@ -318,7 +318,7 @@ def test_one_nodes_labels_do_not_move_the_noise_of_others(tmp_path: Path, bound:
     more = [bound, f"schedule.name={schedule}", "privacy.noise_multiplier=2"]
     setups = [build(with_changes(None, [*prices(tmp_path, scale), *more])) for scale in (1.0, 1000.0)]
     for setup in setups:
-        assert setup.resolved.why_no_privacy == ""
+        assert setup.why_no_privacy == ""
         assert setup.model.gradient_bound == (7.0 if "label" in bound else float(bound.partition("=")[2]))
     assert np.abs(setups[0].data.labels).max() != np.abs(setups[1].data.labels).max() or "label" in bound
 
@@ -346,20 +346,20 @@ def test_without_an_agreed_bound_there_is_no_privacy_and_no_noise_for_a_budget(t
     setup = build(run)
     largest = np.abs(setup.data.labels).max()
     assert setup.model.gradient_bound == 5.0 + largest
-    assert setup.resolved.why_no_privacy.startswith(
+    assert setup.why_no_privacy.startswith(
         "the noise follows from the largest label of all nodes' rows; give model.lab"
     )
-    assert setup.having(steps=10).resolved.why_no_privacy == setup.resolved.why_no_privacy
+    assert setup.having(steps=10).why_no_privacy == setup.why_no_privacy
     result = simulate(run)
     assert np.isfinite(result.test_error).all()
     assert result.resolved.labels_clipped is None
     for budget in ([], ["privacy.epsilon=3"]):
         with pytest.raises(InvalidInput) as refusal:
             build(with_changes(None, [*given, *budget]))
-        assert str(refusal.value) == f"model.label_bound = missing: {setup.resolved.why_no_privacy}"
+        assert str(refusal.value) == f"model.label_bound = missing: {setup.why_no_privacy}"
         for bound in ("model.label_bound=3", "learning.gradient_bound=3"):
             assert build(with_changes(None, [*given, *budget, bound])).noise_multiplier > 0.0
-    assert build(with_changes(None, ["privacy.noise_multiplier=1"])).resolved.why_no_privacy == ""
+    assert build(with_changes(None, ["privacy.noise_multiplier=1"])).why_no_privacy == ""
 
 
 @pytest.mark.parametrize("schedule", ["random-ring", "gossip", "federated"])

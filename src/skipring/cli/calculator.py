@@ -28,7 +28,12 @@ def timeout(
         typer.Option(help="Find the timeout for this skip probability instead of the one with most updates."),
     ] = None,
     ready: options.Ready = None,
-    nodes: Annotated[int | None, typer.Option(help="With --ready kept or ahead: number of nodes.")] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="With --ready kept or ahead, and for laps: number of nodes.")
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="laps: how long all are waited for at once, for the most rows per time.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """How long to wait for a node: the timeout with the least time between updates."""
@@ -36,6 +41,9 @@ def timeout(
     from ..timeouts import choose_timeout, skip_probability, time_between_updates, timeout_for_skip
 
     law = parse_delay(delay)
+    if schedule is not None:
+        _deadline(law, hop_latency, nodes, schedule, {"skip": skip, "ready": ready}, as_json)
+        return
     if ready not in (None, "fresh"):
         _timeout_ready(law, hop_latency, skip, str(ready), nodes, as_json)
         return
@@ -68,6 +76,30 @@ def timeout(
         f"For delays {law}, hop latency {hop_latency:g}: {why}."
         + (" Never skip: waiting for everyone is at least as good." if skip is None and chosen == float("inf") else ""),
     )
+
+
+def _deadline(
+    law: Delay, hop_latency: float, nodes: int | None, schedule: str, others: dict[str, object], as_json: bool
+) -> None:
+    """Show how long a lap waits."""
+    from ..schedules import Laps
+    from .laps import deadline_of, waiting
+
+    if schedule != Laps.name:
+        raise InvalidInput("schedule", schedule, f"{Laps.name}; on a walk the timeout is the same for each schedule")
+    for name, given in others.items():
+        if given not in (None, "fresh"):
+            raise InvalidInput.because(name, given, "is for the walk; for laps leave it out")
+    if nodes is None:
+        raise InvalidInput.because("nodes", "missing", "the slowest of them decides how long a lap takes")
+    among = Laps(nodes=nodes)
+    choice = deadline_of(law, hop_latency, among)
+    if as_json:
+        print_json(to_json(choice) | {"delay": str(law), "hop_latency": hop_latency, "nodes": nodes})
+        return
+    why = "the most contributions per time (of deadlines within 0.1 % of it the longest)"
+    said = f"A lap of fewer than {among.needed} nodes is void; `skipring laps` changes how many it needs."
+    print_rows(waiting(choice), f"For delays {law}, hop latency {hop_latency:g}, {nodes} nodes: {why}. {said}")
 
 
 def _timeout_ready(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .._command import command
+from .._json import to_json
 from .._numbers import number
 from . import _options as options
 from ._output import Json, bound, noted, numbers_of, print_json, sentence, show, what_holds, words_of
@@ -137,7 +138,7 @@ def _plain(row: Compared, folder: Path) -> dict[str, Any]:
         "steps_to_error": row.steps_to_error,
         "epsilon_at_error": row.epsilon,
         "epsilon_every_pair": result.privacy.every_pair,
-        **result.summary().to_json(),
+        **to_json(result.summary()),
     }
 
 

@@ -15,6 +15,7 @@ from ._output import Json, print_json, print_rows
 from ._protected import delta_note
 
 if TYPE_CHECKING:
+    from ..delays import Delay
     from ..privacy import PlannedLaps
     from ..schedules import Laps
     from ..timeouts import DeadlineChoice
@@ -54,13 +55,14 @@ def laps(
     as_json: Json = False,
 ) -> None:
     """What private sums cost (laps): the noise for a budget, or epsilon for a noise; and how long to wait."""
+    from ..delays import parse_delay
     from ..privacy import LapsAccountant
 
     run = _planned(sums, delta, epsilon, noise_multiplier)
     among, protects = run.among, run.protects
     promised = LapsAccountant(run).guarantee(delta, units=sums.units)
     warned = delta_note(protects, sums.units, run.nodes, delta)
-    waited = None if sums.delay is None else _deadline(sums.delay, sums.hop_latency, among)
+    waited = None if sums.delay is None else deadline_of(parse_delay(sums.delay), sums.hop_latency, among)
     if as_json:
         print_json(to_json(promised) | _facts(run, waited) | ({"warning": warned[0]} if warned else {}))
         return
@@ -72,7 +74,7 @@ def laps(
             ("laps", f"{run.laps}, of at least {among.needed} of {run.nodes} nodes"),
             ("noise of a sum, all nodes", f"{_beside_a_server(run):.3g} times that of a trusted server"),
             ("noise of one node's share", f"{least:.3g} to {most:.3g} times what one {protects} contributes"),
-            *_waiting(waited),
+            *waiting(waited),
         ],
         " ".join([promised.sentence(), *(_alone(run)), *warned]),
     )
@@ -112,14 +114,16 @@ def _alone(run: PlannedLaps) -> list[str]:
     return ["With as few nodes as a lap may have, each hides its own contribution by itself: a sum gains nothing then."]
 
 
-def _deadline(delay: str, hop_latency: float, among: Laps) -> DeadlineChoice:
-    from ..delays import parse_delay
+def deadline_of(delay: Delay, hop_latency: float, among: Laps) -> DeadlineChoice:
+    """Return how long a lap waits to have the most contributions per time."""
     from ..timeouts import best_deadline
 
-    return best_deadline(parse_delay(delay), 2.0 * among.round_trips * hop_latency, among.nodes, among.needed)
+    require_non_negative("hop_latency", hop_latency)
+    return best_deadline(delay, 2.0 * among.round_trips * hop_latency, among.nodes, among.needed)
 
 
-def _waiting(waited: DeadlineChoice | None) -> list[tuple[str, object]]:
+def waiting(waited: DeadlineChoice | None) -> list[tuple[str, object]]:
+    """Return what is said of a deadline, if there is one."""
     if waited is None:
         return []
     return [

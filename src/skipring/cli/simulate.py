@@ -56,10 +56,10 @@ def simulate(
     written = None if save_model is None else load_model(save_model).facts.guarantee
     if as_json:
         about = {"data": result.data, "seconds": time.perf_counter() - began, "folder": str(folder)}
-        about |= {"resolved": result.resolved.to_json(), "remark": result.remark}
+        about |= {"resolved": to_json(result.resolved), "remark": result.remark}
         if written is not None:
             about |= {"model": str(save_model), "model_run": model_run, "model_guarantee": to_json(written)}
-        print_json(result.summary().to_json() | about)
+        print_json(to_json(result.summary()) | about)
         return
     from ..report import result_notes, result_rows
 

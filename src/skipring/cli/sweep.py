@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .._command import command
+from .._json import to_json
 from .._numbers import number
 from . import _options as options
 from ._output import Json, bound, noted, print_json, sentence, show, what_holds
@@ -120,7 +121,7 @@ def _ended(cell: Cell, store: Store, outcome: SweepOutcome) -> dict[str, Any]:
         return {"failure": outcome.failures[cell.key]}
     result = outcome.results[cell.key]
     found = {"folder": str(store.path(cell.key)), "epsilon": result.privacy.epsilon}
-    return found | result.summary().to_json()
+    return found | to_json(result.summary())
 
 
 def _not_covered(outcome: SweepOutcome) -> str:

@@ -140,23 +140,25 @@ class Availability:
         """Whether every node can be reached at some time."""
         return bool((np.diff(self.first) > 0).all())
 
-    def waits(self, moment: float, nodes: int) -> Doubles:
+    def waits(self, moment: float | Doubles, nodes: int) -> Doubles:
         """Return for each node of a run how long it is until it can be reached; infinity if it never can.
 
+        There may be one moment for all nodes, or one for each.
+
         >>> trace = Availability(np.array([0.0, 5.0]), np.array([2.0, 9.0]), np.array([0, 1, 2]), 10.0)
-        >>> trace.waits(3.0, 2).tolist(), trace.waits(16.0, 2).tolist()
+        >>> trace.waits(3.0, 2).tolist(), trace.waits(np.array([16.0, 6.0]), 2).tolist()
         ([7.0, 2.0], [4.0, 0.0])
         """
         into = moment % self.period
         devices = len(self.first) - 1
+        which = np.arange(nodes) % devices
+        low, high = self.first[which], self.first[which + 1]
         # All intervals on one line, those of each node two periods after those of the one before.
         offset = 2.0 * self.period * np.repeat(np.arange(devices), np.diff(self.first))
-        low, high = self.first[:-1], self.first[1:]
-        at = np.searchsorted(self.ends + offset, into + 2.0 * self.period * np.arange(devices), side="right")
+        at = np.searchsorted(self.ends + offset, into + 2.0 * self.period * which, side="right")
         begins = np.append(self.begins, np.inf)
-        again = np.where(low < high, begins[np.minimum(low, len(self.begins))] + self.period - into, np.inf)
-        each = np.where(at < high, np.maximum(begins[np.minimum(at, len(self.begins))] - into, 0.0), again)
-        return each[np.arange(nodes) % devices]
+        again = np.where(low < high, begins[low] + self.period - into, np.inf)
+        return np.where(at < high, np.maximum(begins[at] - into, 0.0), again)
 
     @classmethod
     def read(cls, text: str) -> Availability:

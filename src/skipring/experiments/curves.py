@@ -17,7 +17,7 @@ from .._arrays import Floats
 from .._writing import write_csv
 from ..delays import Delay
 from ..errors import InvalidInput
-from ..runs import USUAL_LAW, StragglersSection
+from ..runs import USUAL_LAW, Stragglers
 from ..simulation import Result
 from ..timeouts import timeout_for_skip
 from .runner import SweepOutcome
@@ -95,7 +95,7 @@ def draw_latencies(result: Result, law: Delay, rng: np.random.Generator) -> Floa
     settings = result.settings
     if settings["delay"]["skip"] is None or result.schedule not in THEOREMS:
         raise InvalidInput.because("result", result.schedule, "must be of a token with a skip probability")
-    if settings["delay"]["patient_every"] is not None or settings["stragglers"] != StragglersSection().model_dump():
+    if settings["delay"]["patient_every"] is not None or settings["stragglers"] != Stragglers().model_dump():
         raise InvalidInput.because("result", "stragglers", "must have skips that are independent and alike")
     late = settings["compute"]["law"], settings["network"]["latency"]
     if settings["delay"]["ready"] not in (None, "fresh") or late != (None, None):

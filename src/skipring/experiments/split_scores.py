@@ -23,9 +23,9 @@ from ..data import Dataset, NodeData
 from ..delays import Exponential
 from ..errors import InvalidInput
 from ..learning import LinearModel, guess_errors, row_errors
-from ..runs import RunFile, by_key, dealt_rows, turns_per_node, units_of_nodes, usual_batch
+from ..runs import RunFile, Stragglers, by_key, dealt_rows, turns_per_node, units_of_nodes, usual_batch
 from ..schedules import Schedule
-from ..simulation import Setup, planned, run_one, setup_of_rows
+from ..simulation import DealtRows, Lateness, Setup, planned, run_one, setup_on
 from .central import central_noise, ring_noise
 
 
@@ -88,7 +88,7 @@ class OneSplit:
             simulation={"evaluate_every": 10**9},
         )
         dataset, ready, owned = dealt_rows(self._run, dataset)
-        self._setup = setup_of_rows(self._run, dataset, ready, owned)
+        self._setup = setup_on(self._run, DealtRows.of(self._run, dataset, ready, owned))
         model = self._setup.model
         assert isinstance(model, LinearModel)
         self._model, self._classes = model, len(dataset.classes)
@@ -110,7 +110,7 @@ class OneSplit:
     @property
     def units(self) -> int:
         """How many records, persons or nodes are protected."""
-        return sum(self._setup.resolved.units or ())
+        return sum(self._setup.units or ())
 
     def score(self, case: Case) -> Score:
         """Return what comes out of one case."""
@@ -162,8 +162,8 @@ class OneSplit:
             most = len(data.labels) if protection.unit == "node" else usual_batch(self._run, data)
             protection = dataclasses.replace(protection, batch=min(nodes * protection.batch, most))
         quiet, noisy = self.updates
-        resolved = dataclasses.replace(
-            setup.resolved,
+        alone = dataclasses.replace(
+            setup,
             run=self._run.having(delay={"patient_every": None}, learning={"clip_noisy": None}),
             nodes=1,
             units=units_of_nodes(data, protection),
@@ -171,12 +171,15 @@ class OneSplit:
             delay=Exponential(1.0),
             timeout=math.inf,
             protection=protection,
+            schedule=_OneNode(),
+            stragglers=Stragglers(),
+            lateness=Lateness(),
+            data=data,
         )
-        if epsilon is not None:
-            charged = -(-noisy // resolved.part_counts[0])  # rows that take turns take part in this many of them
-            noise = central_noise(charged, epsilon, self._run.privacy.delta)
-            resolved = dataclasses.replace(resolved, noise_multiplier=noise)
-        return Setup(resolved=resolved, schedule=_OneNode(), data=data, test_x=setup.test_x, test_y=setup.test_y)
+        if epsilon is None:
+            return alone
+        charged = -(-noisy // alone.part_counts[0])  # rows that take turns take part in this many of them
+        return alone.having(noise_multiplier=central_noise(charged, epsilon, self._run.privacy.delta))
 
     def _errors(self, setup: Setup, number: int) -> Floats:
         """Return the error on each test row of what a run ends with."""

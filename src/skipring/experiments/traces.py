@@ -209,7 +209,7 @@ def _epsilon(setup: Setup, output: RunOutput, steps: int) -> float:
     """Return what was learned by then about the node of which most was: by another node, or by the server."""
     if setup.iterations:
         # The server sees every upload, each of which counts in full; a batch holds all rows of a node.
-        assert setup.resolved.part_counts == (1,)
+        assert setup.part_counts == (1,)
         uploads = int(who_is_ready(setup, 0)[:steps].sum(axis=0).max())
         return gdp_epsilon(2.0 / setup.noise_multiplier * math.sqrt(uploads), TRACE_DELTA)
     return transcript_account(setup, output, steps).epsilon(TRACE_DELTA)

@@ -25,9 +25,6 @@ from .lap_steps import usual_laps as usual_laps
 from .learner import Learner as Learner
 from .linear import LinearModel as LinearModel
 from .linear_learner import LinearLearner as LinearLearner
-from .loss import MARGIN_KERNEL as MARGIN_KERNEL
-from .loss import SOFTMAX_KERNEL as SOFTMAX_KERNEL
-from .loss import SQUARED_KERNEL as SQUARED_KERNEL
 from .loss import Loss as Loss
 from .losses import BUILT_IN as BUILT_IN
 from .losses import LOSSES as LOSSES

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats
 
-#: Which compiled functions a loss is computed by (`_compiled`).
-MARGIN_KERNEL, SQUARED_KERNEL, SOFTMAX_KERNEL = 0, 1, 2
 #: Squares of shorter rows vanish: such a row is taken to be as long as that, which clips it all the more.
 _SHORTEST = 1e-150
 
@@ -32,8 +30,6 @@ class Loss(ABC):
     smoothness: float
     #: Whether its scores say how likely each class is.
     has_probabilities: bool
-    #: Which compiled functions compute it.
-    kernel: ClassVar[int]
     #: How many classes labels may have; 0 means that they are numbers.
     classes: ClassVar[range]
     #: How many are assumed as long as nobody has seen the labels.
@@ -93,7 +89,6 @@ class SquaredLoss(Loss):
     name = "squared"
     smoothness = 1.0
     has_probabilities = False
-    kernel = SQUARED_KERNEL
     classes = range(1)
     usual_classes = 0
 
@@ -135,7 +130,6 @@ class SoftmaxLoss(Loss):
     name = "softmax"
     smoothness = 0.5
     has_probabilities = True
-    kernel = SOFTMAX_KERNEL
     classes = range(2, 10**6)
     usual_classes = 3
 

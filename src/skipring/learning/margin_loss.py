@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats
 from ..errors import InvalidInput, require_positive
-from .loss import MARGIN_KERNEL, Loss, clipped_slopes
+from .loss import Loss, clipped_slopes
 
 #: How many margins a loss is tried at, how far beyond `flat`, and what rounding may change, in units of its bound.
 _TRIED, _BEYOND, _ROUNDING = 200_001, 1e6, 1e-6
@@ -58,7 +58,6 @@ class MarginLoss(Loss):
     device_value: Callable[[Any], Any] | None = field(default=None, repr=False)
     device_slope: Callable[[Any], Any] | None = field(default=None, repr=False)
 
-    kernel = MARGIN_KERNEL
     classes = range(2, 3)
     usual_classes = 2
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .facts import ModelFacts as ModelFacts
 from .inputs import Inputs as Inputs
 from .inputs import inputs_of as inputs_of
+from .trained import ModelFacts as ModelFacts
 from .trained import TrainedModel as TrainedModel
 from .trained import fixed_weights as fixed_weights
 

@@ -24,9 +24,8 @@ from .._writing import whole_file
 from ..data import Scaling, Schema, check_encoder
 from ..errors import InvalidInput, require_open_unit
 from ..learning import NETWORKS, is_network, loss_kind
-from .facts import FORMAT, ModelFacts
-from .inputs import Inputs
-from .trained import TrainedModel
+from .inputs import InputFacts, Inputs
+from .trained import FORMAT, ModelFacts, TrainedModel
 
 _PIECE = 1 << 20
 _ABOUT, _PARAMETERS, _CLASSES, _CENTRE, _SCALE, _FIXED = "about", "parameters", "classes", "centre", "scale", "fixed"
@@ -56,19 +55,10 @@ class ParameterBytes(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Columns:
+class _Columns(InputFacts):
     """What the file says of a model's inputs, beside the schema and arrays."""
 
-    columns: int
-    names: tuple[str, ...]
-    features: str
-    intercept: bool
-    intercept_share: float | None = None
     unit_rows: bool | None = None
-    why_unscaled: str = ""
-    label: str | None = None
-    person: str | None = None
-    node: str | None = None
 
 
 def save_model(model: TrainedModel, path: str | Path) -> None:
@@ -222,7 +212,7 @@ def _inputs(arrays: Mapping[str, NDArray[Any]], said: _Columns, entries: Any) ->
 
 def _of_inputs() -> list[str]:
     """Return the names of what the file and `Inputs` say alike."""
-    return [field.name for field in dataclasses.fields(_Columns) if field.name != "unit_rows"]
+    return [field.name for field in dataclasses.fields(InputFacts)]
 
 
 def _check(facts: ModelFacts, inputs: Inputs, parameters: NDArray[Any]) -> None:

@@ -19,18 +19,15 @@ from ..runs import RunFile
 _ANY = (-np.inf, np.inf)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Inputs:
-    """What rows must look like, and how they become what a model sees.
+@dataclass(frozen=True, kw_only=True)
+class InputFacts:
+    """What a model's file says of its inputs in words and numbers.
 
     Parameters
     ----------
     columns : how many numbers a row has before public features are made of it.
     names : the columns' names, in order; empty where nobody knows them, and with a schema, which has its own.
-    classes : the names (or numbers) of the classes; empty where labels are numbers.
-    schema : what the columns of tables mean, if there is one.
-    scaling : how rows without a schema are scaled, without public features; None where nobody knows, and
-        `why_unscaled` says why.
+    why_unscaled : why nobody knows how rows are scaled.
     features : the public features that are made of each row (`model.features` of a run file).
     intercept : whether a constant is appended.
     intercept_share : how much of a row's square it gets; None: half.
@@ -39,9 +36,6 @@ class Inputs:
 
     columns: int
     names: tuple[str, ...] = ()
-    classes: NDArray[Any]
-    schema: Schema | None = None
-    scaling: Scaling | None = None
     why_unscaled: str = ""
     features: str = "none"
     intercept: bool = False
@@ -49,6 +43,22 @@ class Inputs:
     label: str | None = None
     person: str | None = None
     node: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Inputs(InputFacts):
+    """What rows must look like, and how they become what a model sees.
+
+    Parameters
+    ----------
+    classes : the names (or numbers) of the classes; empty where labels are numbers.
+    schema : what the columns of tables mean, if there is one.
+    scaling : how rows without a schema are scaled, without public features; None where nobody knows.
+    """
+
+    classes: NDArray[Any]
+    schema: Schema | None = None
+    scaling: Scaling | None = None
 
     @property
     def label_middle(self) -> float:

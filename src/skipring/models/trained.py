@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import Floats
+from .._version import __version__
 from ..errors import InvalidInput
 from ..learning import LOSSES, NeuralModel, is_network, loss_kind, require_torch
-from .facts import ModelFacts
+from ..privacy import Guarantee
 from .inputs import Inputs
 
 if TYPE_CHECKING:
@@ -31,6 +32,35 @@ def fixed_weights(name: str, seed: int) -> NDArray[np.uint8]:
     from .networks import fixed_bytes
 
     return fixed_bytes(name, seed)
+
+
+#: Files with another number are not understood. New keys that may be missing do not change it.
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """What is known of a model beside its parameters and its columns.
+
+    Parameters
+    ----------
+    name : logistic, softmax, squared, a loss of one's own, cnn, small-cnn, or ``module:function``.
+    updates : how many updates made it.
+    run : a digest of the run that it was trained in; the same at all nodes of a network.
+    guarantee : what it cost in privacy: the epsilons, or why there is none.
+    source : where it comes from, in words.
+    made : when it was made, if that was said.
+    format, skipring : of the file, and of the version that wrote it.
+    """
+
+    name: str
+    updates: int
+    run: str
+    guarantee: Guarantee
+    source: str = ""
+    made: str | None = None
+    format: int = FORMAT
+    skipring: str = __version__
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,12 +7,6 @@ and deals its data. What is wrong in a run file is named by its key (`by_key`).
 
 from __future__ import annotations
 
-from .changes import change_value as change_value
-from .changes import parse_change as parse_change
-from .changes import read_toml as read_toml
-from .example import example_run_file as example_run_file
-from .example import toml_value as toml_value
-from .keys import by_key as by_key
 from .notes import delta_notes as delta_notes
 from .notes import laps_notes as laps_notes
 from .notes import no_noise as no_noise
@@ -44,15 +38,21 @@ from .rows import label_bound_is_agreed as label_bound_is_agreed
 from .rows import prepared_rows as prepared_rows
 from .rows import protected_rows as protected_rows
 from .rows import stream as stream
-from .runfile import FLOOR as FLOOR
-from .runfile import USUAL_LAW as USUAL_LAW
-from .runfile import Late as Late
-from .runfile import Ready as Ready
 from .runfile import RunFile as RunFile
-from .runfile import SimulationSection as SimulationSection
-from .runfile import StragglersSection as StragglersSection
+from .runfile import change_value as change_value
+from .runfile import example_run_file as example_run_file
+from .runfile import parse_change as parse_change
 from .runfile import parse_run as parse_run
 from .runfile import read_run_file as read_run_file
+from .runfile import read_toml as read_toml
+from .runfile import toml_value as toml_value
 from .runfile import with_changes as with_changes
+from .sections import FLOOR as FLOOR
+from .sections import USUAL_LAW as USUAL_LAW
+from .sections import Late as Late
+from .sections import Ready as Ready
+from .sections import SimulationSection as SimulationSection
+from .sections import Stragglers as Stragglers
+from .wording import by_key as by_key
 from .wording import expected as expected
 from .wording import unknown_key as unknown_key

@@ -29,9 +29,10 @@ from ..learning import (
 )
 from ..schedules import FORESEEN, RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing, Laps
 from ..timeouts import best_deadline, best_timeout, choose_timeout_ready, timeout_for_skip
-from .keys import by_key
 from .rows import label_bound_is_agreed
-from .runfile import USUAL_LAW, RunFile
+from .runfile import RunFile
+from .sections import USUAL_LAW
+from .wording import by_key
 
 #: What a run file that says nothing comes to. (The number of nodes is in `rows`; all other defaults are the keys' own.)
 DEFAULT_ROUNDS = 30
@@ -169,8 +170,8 @@ def _require_keys(run: RunFile) -> None:
     """Refuse keys of another schedule than the run's: noise and promise would be others than they say."""
     name = run.schedule.name
     if name == Laps.name and run.schedule.steps is not None:
-        reason = f'counts hops of a token; this run learns by laps, which laps.laps counts (schedule.name = "{USUAL_SCHEDULE}"'
-        reason += " walks)"
+        reason = "counts hops of a token; this run learns by laps, which laps.laps counts"
+        reason += f' (schedule.name = "{USUAL_SCHEDULE}" walks)'
         raise InvalidInput.because("schedule.steps", run.schedule.steps, reason)
     # A rival may be what another one's keys are kept for; who hides what they share in laps must not be mistaken.
     for section in RIVALS if name == Laps.name else (Laps.name,):
@@ -354,6 +355,9 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, *, known: bool) -> float | 
         return timeout_for_skip(delay, given.skip)
     if asked is None or isinstance(asked, str):
         if (among := laps_of(run, nodes)) is not None:
+            if remembers:
+                reason = "no law of laps knows readiness that is remembered; say how long a lap waits"
+                raise InvalidInput.because("laps.deadline", asked or "missing", reason)
             sending = 2.0 * among.round_trips * given.hop_latency
             return best_deadline(delay, sending, nodes, among.needed).deadline
         turns = SCHEDULES[run.schedule.name].turns if run.schedule.name in SCHEDULES else None
@@ -365,7 +369,8 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, *, known: bool) -> float | 
 
 def _require_met(run: RunFile, delay: Delay, among: Laps, timeout: float) -> None:
     """Refuse a deadline by which there are hardly ever enough nodes for a lap, as far as their law tells."""
-    if not 0.0 < timeout < math.inf or isinstance(delay, Trace) or run.stragglers != type(run.stragglers)():
+    followed = isinstance(delay, Trace) or run.delay.ready not in (None, "fresh")
+    if not 0.0 < timeout < math.inf or followed or run.stragglers != type(run.stragglers)():
         return
     ready = 1.0 - float(delay.survival(np.array([timeout]))[0])
     if bdtrc(among.needed - 1, among.nodes, ready) < _HARDLY_EVER:

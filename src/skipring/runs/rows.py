@@ -26,8 +26,8 @@ from ..data import (
     training_part,
 )
 from ..errors import InvalidInput, quoted_list
-from .keys import by_key
 from .runfile import RunFile
+from .wording import by_key
 
 #: How many nodes a data set is dealt to if nobody says.
 DEFAULT_NODES = 113

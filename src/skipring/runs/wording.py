@@ -1,17 +1,36 @@
-"""What is wrong in a TOML file, in words: which key, what was given, and what was probably meant."""
+"""What is wrong in a TOML file, in words: which key, what was given, and what was probably meant.
+
+What is refused where a value is used is said with the key that set it (`by_key`).
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from ..delays import Delay
 from ..errors import InvalidInput
 
+#: What is called otherwise where it is used. (Laws, schedules and models are refused by the name of their section.)
+_ELSEWHERE = {
+    "delay": "delay.law",
+    "compute": "compute.law",
+    "schedule": "schedule.name",
+    "model": "model.name",
+    "stragglers": "stragglers.*",
+    "encoder": "model.features",
+    "groups": "data.node",
+}
+#: Refused by this name are the rows that were given, and not the key `model.features`.
+_ROWS = "features"
 #: What pydantic adds to the place of a value that may be of several types.
 _TYPES = ("literal", "float", "function")
 _OTHER_TYPES = ("int", "list[str]")
@@ -70,29 +89,47 @@ def expected(problem: Mapping[str, Any], model: type[BaseModel]) -> str:
     kind, given = str(problem["type"]), problem["input"]
     if kind in ("float_parsing", "int_parsing", "float_type", "int_type", "int_from_float"):
         number = "a whole number" if kind.startswith("int") else "a number"
-        if isinstance(given, str) and (words := _words(problem["loc"], model)):
+        if isinstance(given, str) and (words := _words(_field(problem["loc"], model))):
             return f"must be {number} without quotes, or {words}"
         return f"must be {number} without quotes" if isinstance(given, str) else f"must be {number}"
     if kind in ("bool_parsing", "bool_type"):
         return "must be true or false, without quotes"
     if kind == "string_type":
-        usual = _default([str(part) for part in problem["loc"]], model)
+        field = _field(problem["loc"], model)  # an example where leaving it out has a meaning of its own
+        usual = None if field is None else field.examples[0] if field.examples else field.default
         example = f', such as "{usual}"' if isinstance(usual, str) else ""
         objects = "; simulate(run, delay=...) takes objects" if isinstance(given, Delay) else ""
         return f"must be a text in quotes{example}{objects}"
     if kind in ("list_type", "tuple_type"):
         return "must be a list in brackets, such as [1, 2]"
+    if kind == "finite_number" or kind.startswith(("greater_than", "less_than")):
+        return _within(_field(problem["loc"], model))
     if kind == "literal_error":
         return f"must be {problem['ctx']['expected']}"
-    return str(problem["msg"])
+    return str(problem["msg"]).replace("Input should be", "must be")
 
 
-def _words(location: Sequence[int | str], model: type[BaseModel]) -> str:
-    """Return the words that a key takes as well as a number; the location may end with the kind that was tried."""
+def _field(location: Sequence[int | str], model: type[BaseModel]) -> FieldInfo | None:
+    """Return what is known of a key; the location may end with the kind that was tried, or a place in a list."""
     table = sections(model).get(str(location[0]))
-    field = None if table is None or len(location) < 2 else table.model_fields.get(str(location[1]))
+    if table is None:
+        return model.model_fields.get(str(location[0]))
+    return table.model_fields.get(str(location[1])) if len(location) > 1 else None
+
+
+def _words(field: FieldInfo | None) -> str:
+    """Return the words that a key takes as well as a number."""
     kinds = () if field is None else get_args(field.annotation)
     return " or ".join(f'"{word}"' for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
+
+
+def _within(field: FieldInfo | None) -> str:
+    """Say which numbers a key takes."""
+    signs = {"gt": "above", "ge": "of at least", "lt": "below", "le": "at most"}
+    limits = () if field is None else field.metadata
+    said = [f"{word} {getattr(each, sign):g}" for each in limits for sign, word in signs.items() if hasattr(each, sign)]
+    whole = field is not None and _kinds(field.annotation) == {int}
+    return f"must be a {'whole' if whole else 'finite'} number {' and '.join(said) or 'above 0'}"
 
 
 def _shown(given: Any) -> Any:
@@ -125,9 +162,33 @@ def _fields(path: Sequence[str], model: type[BaseModel]) -> list[str]:
     return list(table.model_fields)
 
 
-def _default(path: Sequence[str], model: type[BaseModel]) -> Any:
-    """Return the default of a key, or an example where leaving it out has a meaning of its own."""
-    field = sections(model).get(path[0], model).model_fields.get(path[-1])
-    if field is None:
-        return None
-    return field.examples[0] if field.examples else field.default
+@contextmanager
+def by_key(**elsewhere: str) -> Iterator[None]:
+    """Name a parameter that is refused in here by its key, if it has one; `elsewhere` names others.
+
+    A parameter has the name of its key, which only one section has. It is also a decorator.
+
+    >>> from skipring.errors import require_positive
+    >>> with by_key():
+    ...     require_positive("rate", -1.0)
+    Traceback (most recent call last):
+        ...
+    skipring.errors.InvalidInput: learning.rate = -1.0: must be a finite number above 0
+    """
+    try:
+        yield
+    except InvalidInput as problem:
+        key = (_keys() | elsewhere).get(problem.parameter)
+        if key is None:
+            raise
+        raise InvalidInput.because(key, problem.given, problem.reason) from None
+
+
+@cache
+def _keys() -> dict[str, str]:
+    """Return the key of each parameter, from the sections of the run file."""
+    from .runfile import RunFile  # whose sections name their own refusals with this module
+
+    named = [(key, f"{section}.{key}") for section, table in sections(RunFile).items() for key in table.model_fields]
+    sections_with = Counter(key for key, _ in named)
+    return {key: name for key, name in named if sections_with[key] == 1 and key != _ROWS} | _ELSEWHERE

@@ -23,13 +23,11 @@ from .result import gather as gather
 from .setup import Interrupted as Interrupted
 from .setup import RunOutput as RunOutput
 from .simulate import simulate as simulate
-from .stragglers import Stragglers as Stragglers
 
 if TYPE_CHECKING:
     from .account import planned as planned
     from .account import transcript_account as transcript_account
     from .build import DealtRows as DealtRows
-    from .build import setup_of_rows as setup_of_rows
     from .build import setup_on as setup_on
     from .comparison import Compared as Compared
     from .engine import prepare_runs as prepare_runs

@@ -8,7 +8,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ..learning import MARGIN_KERNEL, SOFTMAX_KERNEL, SQUARED_KERNEL
 from ..learning._compiled import (
     FAST,
     SOURCE,
@@ -19,18 +18,13 @@ from ..learning._compiled import (
     UpdateRule,
     draw_batch,
     draw_noise,
-    margin_gradients,
-    softmax_gradients,
-    squared_gradients,
     take_step,
 )
-from ..learning._evaluated import evaluate_margin, evaluate_softmax, evaluate_squared
+from ..learning._evaluated import evaluate, gradients
 
 
-def _walk_for(kind: int, source: int) -> Any:
-    """Return a run for one kind of model; branches for the others vanish before they are compiled."""
-    # The choice by kind is spelled out in every loop, here and in rivals/_kernel.py. To numba's cache, a compiled
-    # function that a loop captures is another one in each process: the loop would be compiled anew each time.
+def _walk_for(source: int) -> Any:
+    """Return a run, compiled anew if what it inlines has changed: `source` is part of what it is found by."""
 
     @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
     def walk(
@@ -52,16 +46,11 @@ def _walk_for(kind: int, source: int) -> Any:
         `fewer`, where it is not empty, says for each hop how many rows fit before the deadline, and at which row of the
         part to begin.
         """
-        if source < 0:  # never: `source` is part of what the compiled function is found by
+        if source < 0:  # never
             return
         done = 0
         for point in range(len(metrics.errors)):
-            if kind == MARGIN_KERNEL:
-                error, loss = evaluate_margin(model, w, test, room)
-            elif kind == SQUARED_KERNEL:
-                error, loss = evaluate_squared(model, w, test, room)
-            else:
-                error, loss = evaluate_softmax(model, w, test, room)
+            error, loss = evaluate(model, w, test, room)
             metrics.errors[point], metrics.losses[point], metrics.updates[point] = error, loss, done
             for h in range(point * metrics.every, min((point + 1) * metrics.every, len(parts))):
                 if not ready[h]:
@@ -86,12 +75,7 @@ def _walk_for(kind: int, source: int) -> Any:
                     take = fewer[h, 0]
                 if rule.noise_std > 0.0:
                     draw_noise(rng, room)
-                if kind == MARGIN_KERNEL:
-                    margin_gradients(model, w, rows, take, room)
-                elif kind == SQUARED_KERNEL:
-                    squared_gradients(model, w, rows, take, room)
-                else:
-                    softmax_gradients(model, w, rows, take, room)
+                gradients(model, w, rows, take, room)
                 eta = rule.step_sizes[done]
                 shrink = 1.0 - eta * rule.ridge
                 divisor = rule.divisor if rule.divisor > 0.0 else float(take)
@@ -101,5 +85,5 @@ def _walk_for(kind: int, source: int) -> Any:
     return walk
 
 
-#: A compiled run for each kind of model.
-WALKS = {kind: _walk_for(kind, SOURCE) for kind in (MARGIN_KERNEL, SQUARED_KERNEL, SOFTMAX_KERNEL)}
+#: A compiled run.
+WALK = _walk_for(SOURCE)

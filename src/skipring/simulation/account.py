@@ -50,8 +50,8 @@ def planned(setup: Course, steps: int | None = None, *, delta: float | None = No
     than the record says.
     """
     steps = setup.steps if steps is None else steps
-    if setup.resolved.why_no_privacy:
-        raise InvalidInput.because("epsilon", "asked for", setup.resolved.why_no_privacy)
+    if setup.why_no_privacy:
+        raise InvalidInput.because("epsilon", "asked for", setup.why_no_privacy)
     convex = setup.model.contracts(setup.step_sizes.largest)
     # Where a node's own releases alone are accounted for, it does not matter how large the steps made from them are.
     law = "constant" if setup.iterations or not convex else setup.step_sizes.law
@@ -66,13 +66,13 @@ def planned(setup: Course, steps: int | None = None, *, delta: float | None = No
         who = {"skip": most} if least == most else {"skip": most, "target_skip": least}
     return planned_run(
         schedule=setup.schedule.name,  # the record refuses one that it does not know
-        nodes=setup.resolved.nodes,
+        nodes=setup.nodes,
         steps=steps,
         noise_multiplier=setup.noise_multiplier,
         convex=convex,
         step_size=law,
         protects=setup.protection.unit,
-        parts=setup.resolved.part_counts,
+        parts=setup.part_counts,
         **who,
         **_design(setup),
     )
@@ -80,7 +80,7 @@ def planned(setup: Course, steps: int | None = None, *, delta: float | None = No
 
 def _remembering(setup: Course, steps: int, delta: float | None) -> dict[str, Any]:
     """Return how many nodes are sure to update where readiness is kept, or prepared ahead."""
-    lateness, nodes = setup.lateness, setup.resolved.nodes
+    lateness, nodes = setup.lateness, setup.nodes
     if not (isinstance(setup.schedule, Schedule) and setup.schedule.is_drawn_in_rounds()):
         reason = (
             f"nothing is promised for it on {setup.schedule.name}: only a random ring draws each round's order anew"
@@ -119,7 +119,7 @@ def _own_releases(setup: Course, iterations: int, skip: float) -> PlannedRun:
     without convexity, where a node's turn comes once per round, is accounted for in just that way. With gossip nobody
     leaves out an iteration, late or not.
     """
-    nodes = setup.resolved.nodes
+    nodes = setup.nodes
     return planned_run(
         schedule=Ring.name,
         nodes=nodes,
@@ -128,7 +128,7 @@ def _own_releases(setup: Course, iterations: int, skip: float) -> PlannedRun:
         noise_multiplier=setup.noise_multiplier,
         convex=False,
         protects=setup.protection.unit,
-        parts=setup.resolved.part_counts,
+        parts=setup.part_counts,
     )
 
 
@@ -146,7 +146,7 @@ def _require_forecast(setup: Course, law: str) -> None:
         raise InvalidInput.because("late", lateness.late, reason)
     remembers = lateness.ready != "fresh"
     # Nodes that remember may have speeds of their own: those that are sure to update are counted one by one.
-    alike = dataclasses.replace(stragglers, speeds=None) if remembers else stragglers
+    alike = stragglers.model_copy(update={"speeds": None}) if remembers else stragglers
     if not alike.identical:
         raise InvalidInput.because(
             "stragglers",
@@ -199,7 +199,7 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
         promised=nothing_promised(unit, delta, refused or "nothing is accounted for"),
         refused=refused or None,
         not_amplified_because=setup.model.why_not(setup.step_sizes.largest) or None,
-        every=math.gcd(*setup.resolved.part_counts),
+        every=math.gcd(*setup.part_counts),
     )
     if refused:
         return report
@@ -210,7 +210,7 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
 
         return privacy_of_rival(setup, planned, report, recorded)
     promised, paper = _promised(setup, delta)
-    known = recorded is not None and setup.resolved.nodes <= _MOST_NODES
+    known = recorded is not None and setup.nodes <= _MOST_NODES
     return dataclasses.replace(
         report,
         promised=promised,
@@ -222,8 +222,8 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
 
 def _refused(setup: Setup) -> str:
     """Say why no epsilon of any kind can be stated; empty if one can."""
-    if setup.resolved.why_no_privacy:
-        return setup.resolved.why_no_privacy
+    if setup.why_no_privacy:
+        return setup.why_no_privacy
     if isinstance(setup.model, NeuralModel) and setup.model.why_no_privacy:
         return setup.model.why_no_privacy
     return "without noise there is no differential privacy" if setup.noise_multiplier == 0.0 else ""
@@ -235,7 +235,7 @@ def _promised(setup: Setup, delta: float) -> tuple[Guarantee, Guarantee]:
     first = None
     try:
         run = planned(setup, delta=delta)
-        first = promise(forecast(run), delta, units=setup.units)
+        first = promise(forecast(run), delta, units=setup.most_units)
         return first, PaperBound(run, delta_prime=half).guarantee(half)
     except InvalidInput as refusal:
         # A flag of the calculator is no word of a run file.
@@ -247,7 +247,7 @@ def _promised(setup: Setup, delta: float) -> tuple[Guarantee, Guarantee]:
 def _whole_rounds(setup: Setup, delta: float) -> PlannedRun | None:
     """Return the record of a token's run, on a ring lengthened to whole rounds; None where nothing is promised."""
     assert isinstance(setup.schedule, Schedule)
-    unit = setup.schedule.unit(setup.resolved.nodes)
+    unit = setup.schedule.unit(setup.nodes)
     try:
         return planned(setup, -(-setup.steps // unit) * unit, delta=delta)
     except InvalidInput:
@@ -259,7 +259,7 @@ def transcript_account(setup: Setup, recorded: RunOutput, hops: int | None = Non
     updated = recorded.updated[:hops]
     return TranscriptAccountant(
         Transcript(
-            nodes=setup.resolved.nodes,
+            nodes=setup.nodes,
             offered=recorded.offered[:hops],
             updated=updated,
             step_sizes=setup.step_sizes.first(setup.hops)[: int(updated.sum())],

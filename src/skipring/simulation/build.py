@@ -29,7 +29,7 @@ from ..timeouts import skip_probability
 from .account import noise_for
 from .lateness import Lateness
 from .setup import Course, Setup
-from .stragglers import Stragglers, stragglers_of
+from .stragglers import stragglers_of
 
 #: The stream of random numbers in which gossip's access to the channel is simulated.
 _ACCESS = 2**32 - 2
@@ -59,7 +59,8 @@ def built(
         raise InvalidInput.because("delay.timeout", run.delay.timeout, reason)
     nameless = dataset is not None  # the names of an array's columns are made up
     dataset, ready, owned = dealt_rows(run, dataset)
-    return setup_of_rows(run, dataset, ready, owned, delay=delay, order=order, secret=secret), inputs_of(
+    rows = DealtRows.of(run, dataset, ready, owned)
+    return setup_on(run, rows, delay=delay, order=order, secret=secret), inputs_of(
         run,
         columns=dataset.features.shape[1],
         names=() if nameless else dataset.feature_names,
@@ -68,26 +69,8 @@ def built(
     )
 
 
-def setup_of_rows(
-    run: RunFile,
-    dataset: Dataset,
-    ready: PreparedRows,
-    owned: NodeData,
-    *,
-    delay: Delay | None = None,
-    order: Schedule | None = None,
-    secret: bool = False,
-) -> Setup:
-    """Return the setup of a run on what `dealt_rows` gave: a data set, the same prepared, and dealt to nodes."""
-    test = ready.test_x, ready.test_y
-    left_out = len(ready.train_y) - len(owned.labels) if run.privacy.protects == "person" else None
-    largest = float(np.abs(ready.train_y).max(initial=1.0))
-    rows = DealtRows(owned, *test, classes=len(dataset.classes), largest_label=largest, left_out=left_out)
-    return setup_on(run, rows, delay=delay, order=order, secret=secret)
-
-
 class DealtRows(NamedTuple):
-    """DealtRows that are prepared and dealt already, and test rows with their labels.
+    """Rows that are prepared and dealt already, and test rows with their labels.
 
     `classes` is 0 where labels are numbers; these are at most `largest_label`, if the run file does not bound them.
     `left_out` is how many rows were left out, where the rows of a person are limited.
@@ -100,22 +83,36 @@ class DealtRows(NamedTuple):
     largest_label: float | None = None
     left_out: int | None = None
 
+    @classmethod
+    def of(cls, run: RunFile, dataset: Dataset, ready: PreparedRows, owned: NodeData) -> DealtRows:
+        """Return what `runs.dealt_rows` gave: a data set, the same prepared, and dealt to nodes."""
+        left_out = len(ready.train_y) - len(owned.labels) if run.privacy.protects == "person" else None
+        largest = float(np.abs(ready.train_y).max(initial=1.0))
+        return cls(owned, ready.test_x, ready.test_y, len(dataset.classes), largest, left_out)
+
 
 @by_key()
 def setup_on(
     run: RunFile, rows: DealtRows, *, delay: Delay | None = None, order: Schedule | None = None, secret: bool = False
 ) -> Setup:
-    """Return the setup of a run on rows that are prepared and dealt already; what is wrong is named by its key."""
+    """Return the setup of a run on rows that are prepared and dealt already; what is wrong is named by its key.
+
+    Noise that is to keep an epsilon follows before a row is looked at.
+    """
     labels, clipped = clipped_labels(run, rows.owned.labels)
     owned = dataclasses.replace(rows.owned, labels=labels)
-    stragglers = stragglers_of(run, owned)
     known = Known(owned.features.shape[1], rows.classes, rows.largest_label, owned)
-    course = course_of(resolve(run, known, owned.nodes, delay=delay), stragglers, order)
+    stragglers, resolved = stragglers_of(run, owned), resolve(run, known, owned.nodes, delay=delay)
+    course = Course(
+        **vars(resolved) | ({"noise_multiplier": 1.0} if resolved.noise_multiplier is None else {}),
+        schedule=_schedule(resolved) if order is None else order,
+        stragglers=stragglers,
+        lateness=_lateness(run),
+    )
+    if course.epsilon is not None:
+        course = course.having(noise_multiplier=noise_for(course, course.epsilon, run.privacy.delta))
     return Setup(
-        resolved=course.resolved,
-        schedule=course.schedule,
-        stragglers=course.stragglers,
-        lateness=course.lateness,
+        **vars(course),
         data=owned,
         test_x=rows.test_x,
         test_y=rows.test_y,
@@ -123,22 +120,6 @@ def setup_on(
         rows_left_out=rows.left_out,
         secret=secret,
     )
-
-
-@by_key()
-def course_of(resolved: ResolvedRun, stragglers: Stragglers, order: Schedule | None = None) -> Course:
-    """Return the course of a resolved run, with the noise that keeps its epsilon if it names one; no row is needed."""
-    noise = resolved.noise_multiplier
-    course = Course(
-        resolved=dataclasses.replace(resolved, noise_multiplier=1.0 if noise is None else noise),
-        schedule=_schedule(resolved) if order is None else order,
-        stragglers=stragglers,
-        lateness=_lateness(resolved.run),
-    )
-    if noise is not None:
-        return course
-    assert resolved.epsilon is not None
-    return course.having(noise_multiplier=noise_for(course, resolved.epsilon, resolved.run.privacy.delta))
 
 
 def _lateness(run: RunFile) -> Lateness:

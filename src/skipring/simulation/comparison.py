@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -77,21 +77,13 @@ def alternatives(
     >>> [other.name for other in alternatives(None, timeouts=[0.04, float("inf")], schedules=["ring"])]
     ['ring_timeout-0.04', 'ring_timeout-inf']
     """
-    _check("timeouts", timeouts)
-    _check("schedules", schedules)
-    _check("noise", noise)
-    _check("epsilons", epsilons)
-    for timeout in timeouts or ():
-        if not isinstance(timeout, str) and not timeout > 0.0:
-            raise InvalidInput("timeouts", timeout, "numbers above 0, inf or most-updates")
-    for name in schedules or ():
-        if name not in (*SCHEDULES, *RIVALS):
-            raise InvalidInput("schedules", name, f"of {', '.join((*SCHEDULES, *RIVALS))}")
-    for value in noise or ():
-        require_positive("noise", value)
-    for value in epsilons or ():
-        if not value > 0.0:
-            raise InvalidInput("epsilons", value, "numbers above 0, or inf (no noise)")
+    known = (*SCHEDULES, *RIVALS)
+    _check(
+        "timeouts", timeouts, lambda each: isinstance(each, str) or each > 0.0, "numbers above 0, inf or most-updates"
+    )
+    _check("schedules", schedules, lambda each: each in known, f"of {', '.join(known)}")
+    _check("noise", noise, lambda each: 0.0 < each < math.inf, "a finite number above 0")
+    _check("epsilons", epsilons, lambda each: each > 0.0, "numbers above 0, or inf (no noise)")
     if noise is not None and epsilons is not None:
         raise InvalidInput.because("epsilons", _spelled(epsilons[0]), "noise follows from epsilon; give one of the two")
     if timeouts is None and schedules is None and noise is None and epsilons is None:
@@ -109,12 +101,14 @@ def alternatives(
     ]
 
 
-def _check(parameter: str, values: Sequence[object] | None) -> None:
+def _check(parameter: str, values: Sequence[Any] | None, fits: Callable[[Any], bool], allowed: str) -> None:
     if values is None:
         return
     if len(values) == 0:
         raise InvalidInput(parameter, "(empty)", "a list of at least one value")
     for value in values:
+        if not fits(value):
+            raise InvalidInput(parameter, value, allowed)
         if values.count(value) > 1:
             raise InvalidInput.because(parameter, value, "is given twice")
 

@@ -55,7 +55,7 @@ class CompiledRuns:
     ) -> Learned:
         """Walk the token along a path, which takes too little time to be stopped."""
         from ..learning import _compiled as compiled
-        from ._kernel import WALKS
+        from ._kernel import WALK
 
         model = setup.model
         assert isinstance(model, LinearModel)
@@ -63,5 +63,5 @@ class CompiledRuns:
         room = compiled.scratch_for(model, self.rows, self.test)
         parts = self.layout.parts_of(hops.path, setup.closing)
         how = self.model, self.rows, self.rule(setup), parts, hops.updated, hops.fewer, self.test
-        WALKS[model.loss.kernel](rng, *how, room, w, metrics)
+        WALK(rng, *how, room, w, metrics)
         return Learned(metrics.errors, metrics.losses, metrics.updates, w)

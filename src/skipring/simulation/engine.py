@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack, suppress
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,17 +104,11 @@ def _fewer_rows(setup: Setup, shared: Shared, path: NDArray[np.int32], share: Fl
 
 
 def run_many(
-    setup: Setup,
-    numbers: list[int],
-    *,
-    threads: int | None = None,
-    stop: threading.Event | None = None,
-    done: Callable[[RunOutput], None] | None = None,
+    setup: Setup, numbers: Iterable[int], *, threads: int | None = None, stop: threading.Event | None = None
 ) -> Iterator[RunOutput]:
-    """Simulate several runs at once and yield them in order of their numbers.
+    """Simulate several runs at once and yield each as soon as it is finished, in any order.
 
-    `done` is called in this thread as soon as a run is finished, in any order. If `stop` is set, runs that have not
-    begun are left out, and those of networks that have begun, too.
+    If `stop` is set, runs that have not begun are left out, and those of networks that have begun, too.
     """
     shared = prepare_runs(setup)
     workers = shared.parallel if isinstance(shared, NeuralRuns) else max(1, threads or os.cpu_count() or 1)
@@ -122,34 +117,19 @@ def run_many(
     def stopped() -> bool:
         return left.is_set() or (stop is not None and stop.is_set())
 
+    def run(number: int) -> RunOutput | None:
+        with suppress(Interrupted):
+            return None if stopped() else run_one(setup, number, shared, stopped)
+        return None
+
     # A user who leaves, by Ctrl-C in a notebook or by not asking for more, does not wait for runs of minutes.
     with ThreadPoolExecutor(workers) as pool, ExitStack() as leaving:
         leaving.callback(left.set)
         waiting = iter(numbers)
-        running: set[Future[RunOutput]] = set()
-        finished: dict[int, RunOutput] = {}
-        following = iter(numbers)
-        expected = next(following, None)
-
-        def begin() -> None:
-            number = None if stopped() else next(waiting, None)
-            if number is not None:
-                running.add(pool.submit(run_one, setup, number, shared, stopped))
-
-        for _ in range(workers if isinstance(shared, NeuralRuns) else 2 * workers):
-            begin()
+        running = {pool.submit(run, number) for number in islice(waiting, 2 * workers)}
         while running:
-            ended, running_now = wait(running, return_when=FIRST_COMPLETED)
-            running = set(running_now)
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
             for future in ended:
-                try:
-                    output = future.result()
-                except Interrupted:
-                    continue
-                finished[output.number] = output
-                if done is not None:
-                    done(output)
-                begin()
-            while expected is not None and expected in finished:
-                yield finished.pop(expected)
-                expected = next(following, None)
+                running |= {pool.submit(run, number) for number in islice(waiting, 1)}
+                if (output := future.result()) is not None:
+                    yield output

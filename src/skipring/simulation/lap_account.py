@@ -33,7 +33,7 @@ def planned_laps(setup: Course) -> PlannedLaps:
         noise_multiplier=setup.noise_multiplier,
         weights=lap_rule(setup).weights,
         floor=setup.run.laps.floor,
-        unit=Protected(protects=setup.protection.unit, parts=setup.resolved.part_counts),
+        unit=Protected(protects=setup.protection.unit, parts=setup.part_counts),
         dimension=_coordinates(setup),
     )
 
@@ -92,7 +92,7 @@ def privacy_of_laps(setup: Setup, report: PrivacyReport, recorded: RunOutput | N
             in_this_run = InThisRun(guarantee=found, median=median, pair_99=almost, above=0.0)
     return replace(
         report,
-        promised=LapsAccountant(run).guarantee(delta, units=setup.units),
+        promised=LapsAccountant(run).guarantee(delta, units=setup.most_units),
         paper=nothing_promised(run.protects, delta, "the paper has no laps", method="paper"),
         in_this_run=in_this_run,
         not_amplified_because=None,  # the shares of others hide a unit, whatever the model

@@ -36,7 +36,7 @@ class LapRuns:
         self.layout = laid_out(setup)
         self._cut = on_grid(self.layout.x.astype(np.float64, copy=False))
         self._parts = np.diff(self.layout.first)
-        self._part_of_row = np.repeat(np.arange(len(self.layout.start) - 1), np.diff(self.layout.start))
+        self._sizes = np.diff(self.layout.start)
         self._counts = np.concatenate(list(map(np.array, _counts_of_nodes(setup))))
 
     def run(self, setup: Setup, number: int) -> RunOutput:
@@ -81,7 +81,9 @@ class LapRuns:
         How many persons there are is public, and how many rows each has is not: all count as if they had the most.
         """
         of, part = self.layout, self.layout.first[who] + state.laps % self._parts[who]
-        taken = np.flatnonzero(np.isin(self._part_of_row, part, kind="table"))
+        chosen = np.zeros(len(self._sizes), np.bool_)
+        chosen[part] = True
+        taken = np.flatnonzero(np.repeat(chosen, self._sizes))
         total = np.zeros(len(rule.sum_of(state.laps).scales), np.int64)
         for piece in np.array_split(taken, -(-len(taken) // MOST_ROWS)):
             total += rule.contribution(state, self._cut[piece], of.y[piece])

@@ -86,42 +86,29 @@ def timeline(
     What is drawn is what a node takes that begins at this hop; the dead have forgotten what they had prepared, and a
     lost offer changes nothing at the node. A share of a batch below `least_share` has no row in it.
     """
-    from ._timeline import AHEAD, FRESH, KEPT, follow  # numba is loaded only where it is needed
+    from . import _timeline as compiled  # numba is loaded only where it is needed
 
     hops = len(drawn.path)
     result = Timeline(np.zeros(hops, np.bool_), np.zeros(hops, np.bool_), np.ones(hops), np.empty(hops))
-    latency, availability = lateness.latency, lateness.availability
-    pairs, slices, places = np.zeros((0, 0, 0)), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    latency, available, none = lateness.latency, lateness.availability, np.zeros(0, np.int64)
+    links = compiled.Links(np.zeros((0, 0, 0)), none, none, hop_latency)
     if latency is not None:
-        pairs, places = latency.seconds, np.arange(nodes) % latency.nodes
-        slices = rng.integers(0, len(pairs), size=hops)
-    begins, ends, first = np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
-    phase = period = 0.0
-    if availability is not None:
-        begins, ends, first, period = availability.begins, availability.ends, availability.first, availability.period
-        phase = rng.random() * period  # the same for all nodes: they share a day
-    follow(
-        {"fresh": FRESH, "kept": KEPT, "ahead": AHEAD}[lateness.ready],
-        lateness.late == "fewer-rows",
-        lateness.late == "decline",
-        np.ascontiguousarray(drawn.path, np.int64),
-        drawn.delays,
-        drawn.computing,
-        drawn.dead,
-        drawn.lost,
+        slices = rng.integers(0, len(latency.seconds), size=hops)
+        links = compiled.Links(latency.seconds, slices, np.arange(nodes) % latency.nodes, hop_latency)
+    reach = compiled.Reach(np.zeros(0), np.zeros(0), none, 0.0, 0.0)
+    if available is not None:
+        phase = rng.random() * available.period  # the same for all nodes: they share a day
+        reach = compiled.Reach(available.begins, available.ends, available.first, available.period, phase)
+    compiled.follow(
+        {"fresh": compiled.FRESH, "kept": compiled.KEPT, "ahead": compiled.AHEAD}[lateness.ready],
+        {"skip": compiled.SKIP, "decline": compiled.DECLINE, "fewer-rows": compiled.FEWER_ROWS}[lateness.late],
+        drawn._replace(path=np.ascontiguousarray(drawn.path, np.int64)),
         timeouts,
-        hop_latency,
-        pairs,
-        slices,
-        places,
-        begins,
-        ends,
-        first,
-        period,
-        phase,
+        links,
+        reach,
         least_share,
         np.full(nodes, 0.0 if lateness.ready == "ahead" else np.nan),
-        *result,
+        result,
     )
     return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 import zipfile
@@ -21,7 +22,7 @@ from .._writing import whole_file, write_file
 from ..errors import InvalidInput
 from ..learning import Guess
 from ..privacy import PROTECTED, PrivacyReport
-from ..schedules import Federated, Gossip, Laps, Rival
+from ..schedules import RIVALS, Rival
 from .setup import RunOutput
 from .table import latex_rows, result_row
 
@@ -66,25 +67,6 @@ class ResolvedFacts:
     notes: tuple[str, ...] = ()
     guess: Guess | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as run.json has it: what the rival says of itself stands beside the rest."""
-        own = to_json(dataclasses.replace(self, rival=None))
-        if not self.notes:
-            del own["notes"]
-        return ({} if self.rival is None else dataclasses.asdict(self.rival)) | own
-
-    @classmethod
-    def from_json(cls, values: Any) -> ResolvedFacts:
-        """Read what `to_json` wrote."""
-        own = from_json(cls, values, "resolved")
-        if "slots" in values:
-            return dataclasses.replace(own, rival=from_json(Gossip, values, "resolved"))
-        if "least_nodes" in values:
-            return dataclasses.replace(own, rival=from_json(Laps, values, "resolved"))
-        if "channels" in values:
-            return dataclasses.replace(own, rival=from_json(Federated, values, "resolved"))
-        return own
-
 
 @dataclass(frozen=True)
 class Spread:
@@ -110,11 +92,6 @@ class RunSummary:
     updates: Spread
     skip_rate: float
     privacy: PrivacyReport
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as commands print it with --json."""
-        values: dict[str, Any] = to_json(self)
-        return values
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -197,7 +174,7 @@ class Result:
 
     def all_settings(self) -> dict[str, Any]:
         """Return the run file's values with what they came to (`resolved`) and the `versions` used: run.json."""
-        return dict(self.settings) | {"resolved": self.resolved.to_json(), "versions": dict(self.versions)}
+        return dict(self.settings) | {"resolved": to_json(self.resolved), "versions": dict(self.versions)}
 
     def on_latency_grid(self, points: int = 200, *, first: float | None = None) -> tuple[Floats, Floats, Floats]:
         """Return latencies, and mean and standard deviation over runs of the test error that was reached by then.
@@ -247,7 +224,15 @@ class Result:
 
         The figure belongs to no window: a notebook shows it, and `savefig` writes it.
         """
-        from ._figure import NotebookFigure  # loading matplotlib takes longer than most simulations
+        from matplotlib.figure import Figure  # loading matplotlib takes longer than most simulations
+
+        class NotebookFigure(Figure):
+            """A figure that a notebook shows as the value of a cell, without pyplot and `%matplotlib inline`."""
+
+            def _repr_png_(self) -> bytes:  # by this name IPython asks for the picture
+                held = io.BytesIO()
+                self.savefig(held, format="png")
+                return held.getvalue()
 
         latency, mean, deviation = self.on_latency_grid()
         figure = NotebookFigure(figsize=(6.4, 4.2), layout="constrained")
@@ -282,7 +267,11 @@ class Result:
         source = Path(folder)
         try:
             settings = json.loads((source / "run.json").read_text())
-            resolved = ResolvedFacts.from_json(settings.pop("resolved"))
+            said = settings.pop("resolved")
+            resolved = from_json(ResolvedFacts, said, "resolved")
+            if resolved.rival is not None:
+                rival = from_json(RIVALS[settings["schedule"]["name"]], said["rival"], "resolved.rival")
+                resolved = dataclasses.replace(resolved, rival=rival)
             versions = settings.pop("versions", {})
             privacy = from_json(PrivacyReport, json.loads((source / "privacy.json").read_text()), "privacy")
             with np.load(source / "metrics.npz", allow_pickle=False) as file:
@@ -307,15 +296,16 @@ def gather(
 ) -> Result:
     """Put runs together, in the order of their numbers."""
     ordered = sorted(outputs, key=lambda output: output.number)
+    metrics = {
+        name: np.array([getattr(output, name) for output in ordered])
+        for name in ("test_error", "loss", "latency", "updates")
+    }
     return Result(
         settings=settings,
         resolved=resolved,
         versions=versions,
         points=points,
-        test_error=np.array([output.test_error for output in ordered]),
-        loss=np.array([output.loss for output in ordered]),
-        latency=np.array([output.latency for output in ordered]),
-        updates=np.array([output.updates for output in ordered]),
+        **metrics,
         models=np.array([output.model for output in ordered]),
         offered=np.sum([output.turns for output in ordered], axis=0),
         skipped=np.sum([output.skips for output in ordered], axis=0),
@@ -326,7 +316,11 @@ def gather(
 def save_run(folder: Path, output: RunOutput) -> None:
     """Write one finished run, so that an interrupted simulation loses none."""
     arrays = {name: getattr(output, name) for name in RunOutput.__dataclass_fields__ if name != "number"}
-    _write_arrays(folder / f"{output.number:06d}.npz", arrays)
+    try:
+        _write_arrays(folder / "runs" / f"{output.number:06d}.npz", arrays)
+    except OSError as error:
+        reason = f"cannot be written: {error.strerror}; finished runs are kept, and --resume goes on"
+        raise InvalidInput.because("out", folder, reason) from error
 
 
 def load_run(path: Path) -> RunOutput:

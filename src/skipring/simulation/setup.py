@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from .._arrays import AnyInts, Floats
 from ..data import NodeData, require_finite_labels, require_single_precision, require_unit_rows
-from ..delays import Delay
-from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
-from ..learning import LinearModel, NeuralModel, Protection, StepSizes, deal_parts, most_units, parts_stream
-from ..runs import ResolvedRun, RunFile, units_of_nodes
+from ..errors import InvalidInput
+from ..learning import LinearModel, NeuralModel, Protection, deal_parts, most_units, parts_stream
+from ..runs import ResolvedRun, Stragglers, units_of_nodes
 from ..schedules import RIVALS, Laps, Rival, Schedule
 from .lateness import Lateness
-from .stragglers import Stragglers
 
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
 _MOST_TEST_LABEL = 1e18
@@ -33,24 +31,23 @@ class Interrupted(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Course:
+class Course(ResolvedRun):
     """What decides a simulated run, but for its rows: what its file came to, who is next, and who is late.
 
+    Nothing of what the file came to is open. `steps` are hops (iterations, without a token), but for the closing ones.
     `lateness` is what becomes of a node's preparation, how long it computes, and what traces say.
     """
 
-    resolved: ResolvedRun
+    timeout: float
+    model: LinearModel | NeuralModel
+    protection: Protection
+    noise_multiplier: float
     schedule: Schedule | Rival
     stragglers: Stragglers = field(default_factory=Stragglers)
     lateness: Lateness = field(default_factory=Lateness)
 
     def __post_init__(self) -> None:
-        run, never_answers = self.run, self.stragglers.may_never_answer or self.delay.mass_at_infinity > 0.0
-        require_integer("steps", self.steps, 1)
-        require_integer("seed", run.simulation.seed, 0)
-        require_integer("evaluate_every", run.simulation.evaluate_every, 1)
-        require_non_negative("hop_latency", run.delay.hop_latency)
-        require_non_negative("noise_multiplier", self.noise_multiplier)
+        never_answers = self.stragglers.may_never_answer or self.delay.mass_at_infinity > 0.0
         if not self.timeout > 0.0:
             raise InvalidInput("timeout", self.timeout, "above 0, or infinity")
         if math.isinf(self.timeout) and never_answers:
@@ -60,9 +57,9 @@ class Course:
         available = self.lateness.availability
         if math.isinf(self.timeout) and available is not None and not available.always_sometimes:
             raise InvalidInput.because("timeout", "infinity", f"{available}: a node can never be reached")
-        if self.schedule.nodes != self.resolved.nodes:
-            raise InvalidInput("nodes", self.schedule.nodes, f"the number of nodes of the data, {self.resolved.nodes}")
-        self.stragglers.check(self.resolved.nodes)
+        if self.schedule.nodes != self.nodes:
+            raise InvalidInput("nodes", self.schedule.nodes, f"the number of nodes of the data, {self.nodes}")
+        self.stragglers.check(self.nodes)
         self.lateness.check(self.delay)
         if isinstance(self.schedule, Rival):
             self._check_rival(self.schedule)
@@ -81,89 +78,35 @@ class Course:
         if self.closing and isinstance(self.model, NeuralModel):
             reason = "without convexity each update counts in full, and no noise at the end hides it; say 0"
             raise InvalidInput.because("closing", self.closing, reason)
-        if patient_every is not None:
-            require_integer("patient_every", patient_every, 1)
-            if never_answers:
-                reason = "a node that never answers would be waited for without end"
-                raise InvalidInput.because("patient_every", patient_every, reason)
+        if patient_every is not None and never_answers:
+            reason = "a node that never answers would be waited for without end"
+            raise InvalidInput.because("patient_every", patient_every, reason)
 
     def _check_rival(self, rival: Rival) -> None:
-        """Refuse what only the token can do."""
-        clip_noisy, patient_every = self.run.learning.clip_noisy, self.run.delay.patient_every
+        """Refuse what only the token can do. A server waits for all that it asked, begun anew each time."""
+        lateness, laps, clip_noisy = self.lateness, isinstance(rival, Laps), self.run.learning.clip_noisy
         if isinstance(self.model, NeuralModel):
             raise InvalidInput.because("schedule", rival.name, "is there for linear models, not for networks")
-        if clip_noisy is not None:
-            require_positive("clip_noisy", clip_noisy)
-            if isinstance(self.schedule, Laps):
-                reason = "is for schedules whose noise is a node's own; what laps learn from is a sum"
-                raise InvalidInput.because("clip_noisy", clip_noisy, reason)
-        if patient_every is not None:
-            raise InvalidInput.because("patient_every", patient_every, "is for schedules with a token only")
-        self._check_lateness_of(rival)
-        if not rival.leaves_late_out and self.stragglers != Stragglers():
+        if clip_noisy is not None and laps:
+            reason = "is for schedules whose noise is a node's own; what laps learn from is a sum"
+            raise InvalidInput.because("clip_noisy", clip_noisy, reason)
+        computes = lateness.compute is not None
+        refused = {
+            "patient_every": (self.run.delay.patient_every, True),
+            # A server's forecast takes skips for independent.
+            "ready": (None if lateness.ready == "fresh" else lateness.ready, not laps),
+            "compute": (lateness.compute, not rival.leaves_late_out),
+            "late": (None if lateness.late == "skip" else lateness.late, computes),
+            "latency": (lateness.latency, not laps),
+            "availability": (lateness.availability, not rival.leaves_late_out),
+        }
+        for parameter, (given, is_refused) in refused.items():
+            if given is not None and is_refused:
+                reason = f"is for schedules with a token only, not for {rival.name}"
+                raise InvalidInput.because(parameter, given, reason)
+        if not rival.leaves_late_out and (self.stragglers.may_never_answer or not self.stragglers.identical):
             reason = f"the schedule {rival.name} knows only delays that are all alike"
             raise InvalidInput.because("stragglers", "", reason)
-
-    def _check_lateness_of(self, rival: Rival) -> None:
-        """Refuse what a rival's iterations do not know: a server waits for all that it asked, begun anew each time."""
-        lateness, name = self.lateness, rival.name
-        refused: list[tuple[str, object]] = []
-        if lateness.ready != "fresh":
-            refused.append(("ready", lateness.ready))
-        if lateness.compute is not None and not rival.leaves_late_out:
-            refused.append(("compute", lateness.compute))
-        elif lateness.compute is not None and lateness.late != "skip":
-            refused.append(("late", lateness.late))
-        if lateness.latency is not None:
-            refused.append(("latency", lateness.latency))
-        if lateness.availability is not None and not rival.leaves_late_out:
-            refused.append(("availability", lateness.availability))
-        for parameter, given in refused:
-            raise InvalidInput.because(parameter, given, f"is for schedules with a token only, not for {name}")
-
-    @property
-    def run(self) -> RunFile:
-        """The run file."""
-        return self.resolved.run
-
-    @property
-    def steps(self) -> int:
-        """How many hops (iterations, without a token), but for the closing ones."""
-        return self.resolved.steps
-
-    @property
-    def delay(self) -> Delay:
-        """How long a node takes."""
-        return self.resolved.delay
-
-    @property
-    def timeout(self) -> float:
-        """How long a node is waited for."""
-        assert self.resolved.timeout is not None
-        return self.resolved.timeout
-
-    @property
-    def step_sizes(self) -> StepSizes:
-        """How far updates go."""
-        return self.resolved.step_sizes
-
-    @property
-    def noise_multiplier(self) -> float:
-        """The noise."""
-        assert self.resolved.noise_multiplier is not None
-        return self.resolved.noise_multiplier
-
-    @property
-    def model(self) -> LinearModel | NeuralModel:
-        """What is learned."""
-        assert self.resolved.model is not None
-        return self.resolved.model
-
-    @property
-    def protection(self) -> Protection:
-        """Whom the noise hides, and how many rows an update takes."""
-        assert self.resolved.protection is not None
-        return self.resolved.protection
 
     @property
     def full_batch(self) -> int:
@@ -189,9 +132,9 @@ class Course:
         """All hops of the token, the closing ones included; iterations, where there is none."""
         return self.steps + self.closing
 
-    def having(self, **resolved: Any) -> Self:
-        """Return the same with other values among those that the run file came to."""
-        return dataclasses.replace(self, resolved=dataclasses.replace(self.resolved, **resolved))
+    def having(self, **changed: Any) -> Self:
+        """Return the same with other values."""
+        return dataclasses.replace(self, **changed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -212,13 +155,13 @@ class Setup(Course):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.resolved.nodes != self.data.nodes:
-            raise InvalidInput("nodes", self.resolved.nodes, f"the number of nodes of the data, {self.data.nodes}")
+        if self.nodes != self.data.nodes:
+            raise InvalidInput("nodes", self.nodes, f"the number of nodes of the data, {self.data.nodes}")
         smallest, batch = int(self.data.sizes.min()), self.protection.batch
         if self.protection.unit == "node" and batch is not None and batch > smallest:
             raise InvalidInput("batch", batch, f"at most {smallest}, the number of rows of the smallest node")
-        if self.resolved.units != (units := units_of_nodes(self.data, self.protection)):  # epsilon rests on them
-            raise InvalidInput("units", self.resolved.units, f"those of the rows, {units}")
+        if self.units != (units := units_of_nodes(self.data, self.protection)):  # epsilon rests on them
+            raise InvalidInput("units", self.units, f"those of the rows, {units}")
         for name, x in (("training", self.data.features), ("test", self.test_x)):
             if x.ndim != 2 or x.shape[1] != self.model.features:
                 raise InvalidInput("features", x.shape, f"{self.model.features} columns in the {name} data")
@@ -246,7 +189,7 @@ class Setup(Course):
         ]
 
     @property
-    def units(self) -> int:
+    def most_units(self) -> int:
         """The most protected units that an update takes."""
         persons = self.data.persons
         return max(

@@ -22,9 +22,9 @@ from .._version import __version__
 from .._writing import write_file
 from ..data import Dataset, from_arrays
 from ..delays import Delay
-from ..errors import InvalidInput
-from ..learning import MarginLoss, NeuralModel, guess_of, register_loss
-from ..models import Inputs
+from ..errors import InvalidInput, require_integer
+from ..learning import MarginLoss, NeuralModel, guess_of, is_network, register_loss
+from ..models import Inputs, ModelFacts, TrainedModel, fixed_weights
 from ..models import save_model as save_trained
 from ..runs import (
     RunFile,
@@ -44,8 +44,11 @@ from .engine import run_many
 from .laps import lap_rule, noise_on_a_gradient
 from .result import ResolvedFacts, Result, gather, load_run, save_run
 from .setup import Interrupted, RunOutput, Setup
-from .trained import require_run, trained_model
 
+#: Why a model states no epsilon although its runs would have one.
+_ON_A_GPU = (
+    "a GPU drew its noise from too few random bits to keep it secret; with model.device = cpu there is an epsilon"
+)
 _HELD = "holds a simulation already; --resume goes on with one that was interrupted, --out names another folder"
 
 
@@ -93,11 +96,11 @@ def simulate(
         run = run.having(model={"name": register_loss(loss).name})
     if schedule is not None:
         run = run.having(schedule={"name": schedule.name})
-    if run.simulation.runs < 1:
-        raise InvalidInput("simulation.runs", run.simulation.runs, "at least 1")
     kept = _Kept(None if out is None else Path(out), resume, keep_models)
     if save_model is not None:
-        require_run(model_run, run.simulation.runs)
+        require_integer("model_run", model_run, 0)
+        if model_run >= run.simulation.runs:
+            raise InvalidInput("model_run", model_run, f"the number of a run, from 0 to {run.simulation.runs - 1}")
         if not keep_models:
             raise InvalidInput.because("save_model", save_model, "there is no model to save without keep_models")
         if not Path(save_model).absolute().parent.is_dir():  # said now, and not after hours
@@ -180,22 +183,13 @@ def _simulate(
         progress(len(known))
     missing = sorted(set(range(run.simulation.runs)) - {output.number for output in known})
     finished = list(known)
-
-    def done(output: RunOutput) -> None:
-        output = output if kept.models else _without_model(output)
-        finished.append(output)
-        if folder is not None:
-            try:
-                save_run(folder / "runs", output)
-            except OSError as error:
-                reason = f"cannot be written: {error.strerror}; finished runs are kept, and --resume goes on"
-                raise InvalidInput.because("out", folder, reason) from error
-        if progress is not None:
-            progress(len(finished))
-
     with by_key(**({} if run.laps.deadline is None else {"timeout": "laps.deadline"})):
-        for _ in run_many(setup, missing, threads=threads, stop=stop, done=done):
-            pass
+        for output in run_many(setup, missing, threads=threads, stop=stop):
+            finished.append(output if kept.models else _without_model(output))
+            if folder is not None:
+                save_run(folder, finished[-1])
+            if progress is not None:
+                progress(len(finished))
     if len(finished) < run.simulation.runs:
         raise Interrupted(f"{len(finished)} of {run.simulation.runs} runs are finished")
     first = min(finished, key=lambda output: output.number)
@@ -223,14 +217,14 @@ def _without_model(output: RunOutput) -> RunOutput:
 
 def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
     """Return what the defaults and searches came to."""
-    units = setup.resolved.units or ()
+    units = setup.units or ()
     laps = setup.schedule if isinstance(setup.schedule, Laps) else None
     if laps is None:
         noise_std = setup.protection.noise_std(setup.model, setup.noise_multiplier)
     else:
         noise_std = noise_on_a_gradient(setup)
     # A lap's sum is divided by no number that all agree on.
-    whole = laps is not None and max(setup.resolved.part_counts) == 1
+    whole = laps is not None and max(setup.part_counts) == 1
     return ResolvedFacts(
         nodes=setup.data.nodes,
         steps=setup.steps,
@@ -244,7 +238,7 @@ def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
         rival=setup.schedule if isinstance(setup.schedule, Rival) else None,
         noise_std=noise_std,
         batch=setup.protection.batch,
-        parts=None if setup.protection.unit == "node" else max(setup.resolved.part_counts),
+        parts=None if setup.protection.unit == "node" else max(setup.part_counts),
         rows_left_out=setup.rows_left_out,
         notes=()
         if whole
@@ -287,3 +281,28 @@ def _begin(folder: Path, asked: str, resume: bool) -> list[RunOutput]:
     except OSError as error:
         raise InvalidInput.because("out", folder, f"cannot be written: {error.strerror}") from error
     return []
+
+
+def trained_model(result: Result, inputs: Inputs, output: RunOutput) -> TrainedModel:
+    """Return the last model of a run of a result, with what such runs cost, if nobody can compute its noise again."""
+    name, settings, number = result.resolved.model, result.settings, output.number
+    network = is_network(name)
+    guarantee = result.privacy.promised
+    if output.foreseeable and guarantee.epsilon is not None:
+        guarantee = dataclasses.replace(guarantee, epsilon=None, refused=_ON_A_GPU, also=())
+    facts = ModelFacts(
+        name=name,
+        updates=int(result.updates[number, -1]),
+        run=_digest_without_guesses(settings),
+        guarantee=guarantee,
+        source=f"simulation, run number {number} of {result.runs} (from 0)",
+    )
+    parameters = result.models[number].astype(np.float32 if network else np.float64)
+    fixed = fixed_weights(name, int(settings["simulation"]["seed"]) + number)
+    return TrainedModel(facts, inputs, parameters, fixed)
+
+
+def _digest_without_guesses(settings: Mapping[str, Any]) -> str:
+    """Return a digest of the settings by which nobody can test a guess of the seed; they have no digest of rows."""
+    seedless = {name: value for name, value in settings["simulation"].items() if name != "seed"}
+    return digest(dict(settings) | {"simulation": seedless}).hex()

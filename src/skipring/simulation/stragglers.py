@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,82 +9,25 @@ from numpy.typing import NDArray
 
 from .._arrays import AnyInts, Floats, times_before
 from ..delays import Delay
-from ..errors import InvalidInput, require_positive
+from ..errors import InvalidInput
+from ..runs import RunFile, Stragglers
 
 if TYPE_CHECKING:
     from ..data import NodeData
-    from ..runs import RunFile
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stragglers:
-    """Departures from independent, identically distributed delays; by default there are none.
-
-    Parameters
-    ----------
-    speeds : a factor for the delays of each node (one number per node), or nothing.
-    slow_factor, become_slow, become_fast : a node is fast or slow; slow delays are longer by the factor; between two of
-        its turns it changes state with these probabilities. It starts in its long-run state.
-    die, revive : between two of its turns a node dies, or comes back, with these probabilities; the dead never answer.
-        All start alive.
-    lost_link : probability that a hop's offer or answer is lost.
-
-    >>> Stragglers(become_slow=0.05, become_fast=0.2, slow_factor=20.0).identical
-    False
-    """
-
-    speeds: Sequence[float] | None = None
-    slow_factor: float = 1.0
-    become_slow: float = 0.0
-    become_fast: float = 1.0
-    die: float = 0.0
-    revive: float = 1.0
-    lost_link: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_positive("slow_factor", self.slow_factor)
-        for name in ("become_slow", "become_fast", "die", "revive", "lost_link"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise InvalidInput(name, getattr(self, name), "a probability")
-        if self.lost_link == 1.0:
-            raise InvalidInput("lost_link", 1.0, "below 1: nobody would ever be reached")
-        if self.speeds is not None and not all(speed > 0.0 for speed in self.speeds):
-            raise InvalidInput("speeds", min(self.speeds), "above 0 for every node")
-
-    def check(self, nodes: int) -> None:
-        """Refuse speeds of more or fewer nodes than there are."""
-        if self.speeds is not None and len(self.speeds) != nodes:
-            raise InvalidInput("speeds", f"{len(self.speeds)} numbers", f"one for each of the {nodes} nodes")
-
-    @property
-    def identical(self) -> bool:
-        """Whether delays are independent and identically distributed, as forecasts of privacy assume."""
-        return self.speeds is None and not self._drifts and self.die == 0.0
-
-    @property
-    def _drifts(self) -> bool:
-        return self.slow_factor != 1.0 and self.become_slow > 0.0
-
-    @property
-    def may_never_answer(self) -> bool:
-        """Whether some hops have no answer at all, so that a timeout is needed."""
-        return self.die > 0.0 or self.lost_link > 0.0
 
 
 def stragglers_of(run: RunFile, data: NodeData) -> Stragglers:
     """Return the stragglers of a run file; a node that holds mostly the slow class has a speed of its own."""
-    given = run.stragglers.model_dump(exclude={"slow_class", "class_factor", "availability"})
-    slow = run.stragglers.slow_class
-    if slow is None:
-        return Stragglers(**given)
-    require_positive("class_factor", run.stragglers.class_factor)
-    if given["speeds"] is not None:
-        raise InvalidInput.because("slow_class", slow, "give either speeds or slow_class, not both")
-    held = np.add.reduceat(np.asarray(data.labels) == slow, data.start[:-1])
+    given = run.stragglers
+    if given.slow_class is None:
+        return given
+    if given.speeds is not None:
+        raise InvalidInput.because("slow_class", given.slow_class, "give either speeds or slow_class, not both")
+    held = np.add.reduceat(np.asarray(data.labels) == given.slow_class, data.start[:-1])
     if not held.any():
-        raise InvalidInput("slow_class", slow, "the number of a class that some rows have")
-    speeds = np.where(2 * held > data.sizes, run.stragglers.class_factor, 1.0)
-    return Stragglers(**(given | {"speeds": speeds.tolist()}))
+        raise InvalidInput("slow_class", given.slow_class, "the number of a class that some rows have")
+    speeds = np.where(2 * held > data.sizes, given.class_factor, 1.0)
+    return given.model_copy(update={"speeds": speeds.tolist()})
 
 
 class Drawn(NamedTuple):
@@ -123,7 +64,7 @@ def draw_hops(
         stragglers.check(nodes)
         factors = np.asarray(stragglers.speeds, np.float64)[path]
         delays = delays * factors
-    if stragglers._drifts:
+    if stragglers.drifts:
         stationary = stragglers.become_slow / (stragglers.become_slow + stragglers.become_fast)
         slow = _two_states(path, nodes, stationary, stragglers.become_slow, stragglers.become_fast, rng)
         delays = np.where(slow, delays * stragglers.slow_factor, delays)

@@ -13,7 +13,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ..._arrays import AnyInts, Floats
-from ...learning import MARGIN_KERNEL, SOFTMAX_KERNEL, SQUARED_KERNEL
 from ...learning._compiled import (
     FAST,
     SOURCE,
@@ -24,13 +23,10 @@ from ...learning._compiled import (
     UpdateRule,
     draw_batch,
     draw_noise,
-    margin_gradients,
     project,
-    softmax_gradients,
-    squared_gradients,
     take_step,
 )
-from ...learning._evaluated import evaluate_margin, evaluate_softmax, evaluate_squared
+from ...learning._evaluated import evaluate, gradients
 
 #: The neighbours of node v are the second array's from the first array's v-th number to its next.
 Graph = tuple[NDArray[np.int64], NDArray[np.int32]]
@@ -105,9 +101,8 @@ def random_graph(rng: np.random.Generator, nodes: int, probability: float) -> Gr
     return start, neighbours
 
 
-def _gossip_for(kind: int, source: int) -> Any:
-    """Return a run of gossip for one kind of model; branches for the others vanish before they are compiled."""
-    # Why the choice by kind is spelled out in every loop is said in simulation/_kernel.py.
+def _gossip_for(source: int) -> Any:
+    """Return a run of gossip, compiled anew if what it inlines has changed."""
 
     @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
     def gossip(
@@ -129,19 +124,14 @@ def _gossip_for(kind: int, source: int) -> Any:
         A round gives every neighbour the weight 1 / (1 + largest degree). Metrics are means over the models of
         `judges`. If `most` is above 0, noisy gradients are clipped to it.
         """
-        if source < 0:  # never: `source` is part of what the compiled function is found by
+        if source < 0:  # never
             return
         nodes, d = models.shape
         before, after = np.empty((nodes, d)), np.empty((nodes, d))
         for point in range(len(metrics.errors)):
             metrics.errors[point], metrics.losses[point] = 0.0, 0.0
             for v in judges:
-                if kind == MARGIN_KERNEL:
-                    error, loss = evaluate_margin(model, models[v], test, room)
-                elif kind == SQUARED_KERNEL:
-                    error, loss = evaluate_squared(model, models[v], test, room)
-                else:
-                    error, loss = evaluate_softmax(model, models[v], test, room)
+                error, loss = evaluate(model, models[v], test, room)
                 metrics.errors[point] += error / len(judges)
                 metrics.losses[point] += loss / len(judges)
             for t in range(point * metrics.every, min((point + 1) * metrics.every, len(rule.step_sizes))):
@@ -151,12 +141,7 @@ def _gossip_for(kind: int, source: int) -> Any:
                     take = draw_batch(
                         rng, model.choices, rows, rows.first[v] + t % (rows.first[v + 1] - rows.first[v]), room
                     )
-                    if kind == MARGIN_KERNEL:
-                        margin_gradients(model, w, rows, take, room)
-                    elif kind == SQUARED_KERNEL:
-                        squared_gradients(model, w, rows, take, room)
-                    else:
-                        softmax_gradients(model, w, rows, take, room)
+                    gradients(model, w, rows, take, room)
                     divisor = rule.divisor if rule.divisor > 0.0 else float(take)
                     for j in range(d):
                         room.gradient[j] /= divisor
@@ -191,8 +176,8 @@ def _gossip_for(kind: int, source: int) -> Any:
     return gossip
 
 
-def _federated_for(kind: int, source: int) -> Any:
-    """Return a run of federated learning for one kind of model; see `_gossip_for`."""
+def _federated_for(source: int) -> Any:
+    """Return a run of federated learning; see `_gossip_for`."""
 
     @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
     def federated(
@@ -211,17 +196,12 @@ def _federated_for(kind: int, source: int) -> Any:
 
         If `most` is above 0, each node's noisy gradient is clipped to it.
         """
-        if source < 0:  # never: `source` is part of what the compiled function is found by
+        if source < 0:  # never
             return
         iterations, nodes = ready.shape
         total = np.empty(len(w))
         for point in range(len(metrics.errors)):
-            if kind == MARGIN_KERNEL:
-                error, loss = evaluate_margin(model, w, test, room)
-            elif kind == SQUARED_KERNEL:
-                error, loss = evaluate_squared(model, w, test, room)
-            else:
-                error, loss = evaluate_softmax(model, w, test, room)
+            error, loss = evaluate(model, w, test, room)
             metrics.errors[point], metrics.losses[point] = error, loss
             for t in range(point * metrics.every, min((point + 1) * metrics.every, iterations)):
                 total[:] = 0.0
@@ -232,12 +212,7 @@ def _federated_for(kind: int, source: int) -> Any:
                     take = draw_batch(
                         rng, model.choices, rows, rows.first[v] + t % (rows.first[v + 1] - rows.first[v]), room
                     )
-                    if kind == MARGIN_KERNEL:
-                        margin_gradients(model, w, rows, take, room)
-                    elif kind == SQUARED_KERNEL:
-                        squared_gradients(model, w, rows, take, room)
-                    else:
-                        softmax_gradients(model, w, rows, take, room)
+                    gradients(model, w, rows, take, room)
                     divisor = rule.divisor if rule.divisor > 0.0 else float(take)
                     for j in range(len(w)):
                         room.gradient[j] /= divisor
@@ -257,6 +232,5 @@ def _federated_for(kind: int, source: int) -> Any:
     return federated
 
 
-#: A compiled run of each rival for each kind of model.
-GOSSIP = {kind: _gossip_for(kind, SOURCE) for kind in (MARGIN_KERNEL, SQUARED_KERNEL, SOFTMAX_KERNEL)}
-FEDERATED = {kind: _federated_for(kind, SOURCE) for kind in (MARGIN_KERNEL, SQUARED_KERNEL, SOFTMAX_KERNEL)}
+#: A compiled run of each rival.
+GOSSIP, FEDERATED = _gossip_for(SOURCE), _federated_for(SOURCE)

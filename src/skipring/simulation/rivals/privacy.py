@@ -60,7 +60,7 @@ def privacy_of_rival(
     run = None
     try:
         run = planned(setup)
-        promised = promise(forecast(run), delta, units=setup.units)
+        promised = promise(forecast(run), delta, units=setup.most_units)
     except InvalidInput as refusal:
         promised = nothing_promised(setup.protection.unit, delta, str(refusal))
     against, sees = (ANOTHER_NODE, _SEEN_IN_GOSSIP) if gossip else (SERVER, _SEEN_BY_SERVER)

@@ -10,8 +10,8 @@ from ...learning import _compiled as compiled
 from ...schedules import Federated, Gossip
 from ...timeouts import skip_probability
 from ..compiled_runs import CompiledRuns
+from ..lap_clock import who_takes_part
 from ..setup import RunOutput, Setup
-from ..together import all_delays
 from ._kernel import FEDERATED, GOSSIP, Averaging
 from .graphs import graph_stream
 
@@ -26,13 +26,14 @@ def run_rival(setup: Setup, number: int, shared: CompiledRuns) -> RunOutput:
     rng, noise = setup.streams(number)
     points = setup.points
     metrics = shared.metrics(setup)
-    kind, most = model.loss.kernel, setup.run.learning.clip_noisy or 0.0
+    most = setup.run.learning.clip_noisy or 0.0
     room = compiled.scratch_for(model, shared.rows, shared.test)
     how = (shared.model, shared.rows, shared.rule(setup), most)
     skips: NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)
     took_part = np.zeros(0, np.bool_)
     if isinstance(rival, Gossip):
-        times = rival.latencies(setup.steps, setup.delay, setup.timeout, setup.run.delay.hop_latency, rng)
+        passed = rival.latencies(setup.steps, setup.delay, setup.timeout, setup.run.delay.hop_latency, rng)
+        times = np.append(0.0, np.cumsum(passed))
         linked = rival.edge_probability(skip_probability(setup.delay, setup.timeout))
         judges = np.unique(np.linspace(0, nodes - 1, min(nodes, _JUDGES)).astype(np.int64))
         models = np.zeros((nodes, model.parameters))
@@ -40,21 +41,18 @@ def run_rival(setup: Setup, number: int, shared: CompiledRuns) -> RunOutput:
             graph_stream(setup.run.simulation.seed, number),
             Averaging(rival.rounds, linked, rival.acceleration),
         )
-        GOSSIP[kind](noise, graphs, *how, averaging, shared.test, room, judges, models, metrics)
+        GOSSIP(noise, graphs, *how, averaging, shared.test, room, judges, models, metrics)
         w = models.mean(axis=0)
         updates = points * nodes
     else:
         assert isinstance(rival, Federated)
-        delays = all_delays(setup, rng)
-        times = rival.latencies(delays, setup.timeout, setup.run.delay.hop_latency)
-        ready = delays <= setup.timeout
+        ready, times, _ = who_takes_part(setup, rival, rng)
         w = np.zeros(model.parameters)
-        FEDERATED[kind](noise, *how, ready, shared.test, room, w, metrics)
+        FEDERATED(noise, *how, ready, shared.test, room, w, metrics)
         skips = setup.steps - ready.sum(axis=0)
         if number == 0:  # of all runs it would take much room
             took_part = ready.ravel()
         updates = np.concatenate([[0], np.cumsum(ready.sum(axis=1))])[points]
-    latency = np.concatenate([[0.0], np.cumsum(times)])[points]
     turns = np.full(nodes, setup.steps, dtype=np.int64)
     nowhere = np.zeros(0, dtype=np.int32)
     return RunOutput(
@@ -63,7 +61,7 @@ def run_rival(setup: Setup, number: int, shared: CompiledRuns) -> RunOutput:
         metrics.losses,
         updates,
         w,
-        latency,
+        times[points],
         nowhere,
         took_part,
         turns,
@@ -74,5 +72,6 @@ def run_rival(setup: Setup, number: int, shared: CompiledRuns) -> RunOutput:
 
 def who_is_ready(setup: Setup, number: int) -> NDArray[np.bool_]:
     """Return for each iteration of a federated run who took part, the same as in its simulation."""
+    assert isinstance(setup.schedule, Federated)
     assert not setup.secret  # nobody can draw it again
-    return all_delays(setup, setup.streams(number)[0]) <= setup.timeout
+    return who_takes_part(setup, setup.schedule, setup.streams(number)[0])[0]
