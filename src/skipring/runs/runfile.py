@@ -21,7 +21,7 @@ from ..errors import (
     require_open_unit,
     require_positive,
 )
-from ..learning import LOSSES, NETWORKS, rows_of_one
+from ..learning import LOSSES, NETWORKS, require_optimiser, rows_of_one
 from ..privacy import USUAL_UNIT, Unit
 from ..schedules import RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing
 from .changes import EITHER, change_schedule, change_value, parse_change, read_toml
@@ -247,7 +247,18 @@ class LapsSection(_Section):
     """Simulations only: how many private sums there are, and against how many nodes they protect (schedule laps)."""
 
     laps: int | Literal["auto"] = Field(
-        "auto", description='how many laps, in place of schedule.steps ("auto": 5, and 1 for labels that are numbers)'
+        "auto",
+        description='how many laps, in place of schedule.steps ("auto": 5 with five-laps, 1 where these are about labels '
+        "that are numbers, else 150)",
+    )
+    optimiser: str = Field(
+        "auto",
+        description="what makes steps of sums: five-laps (x x' first; auto: linear models of at most 1,000 columns), "
+        "momentum (auto: networks, and more columns), adam or torch.optim:NAME",
+    )
+    rate: float | None = Field(
+        None,
+        description="how far an optimiser goes (default: found from the model and its bound; torch.optim: its own)",
     )
     coalition: int | None = Field(
         None, description="how many nodes may put together what they know (default: a fifth of them, and one at least)"
@@ -270,6 +281,9 @@ class LapsSection(_Section):
         """Refuse numbers that no laps have."""
         if self.laps != "auto":
             require_integer("laps.laps", self.laps, 1)
+        require_optimiser(self.optimiser)
+        if self.rate is not None:
+            require_positive("laps.rate", self.rate)
         if isinstance(self.deadline, float) and not self.deadline > 0.0:
             raise InvalidInput("laps.deadline", self.deadline, "above 0, inf or most-rows")
         require_non_negative("laps.floor", self.floor)

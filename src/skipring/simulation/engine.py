@@ -29,10 +29,10 @@ Shared = CompiledRuns | NeuralRuns | WideRuns | LapRuns
 
 def prepare_runs(setup: Setup) -> Shared:
     """Return what all runs of a setup share; setups that differ in length, step sizes or noise alone share it, too."""
-    if isinstance(setup.model, NeuralModel):
-        return NeuralRuns(setup)
     if isinstance(setup.schedule, Laps):
         return LapRuns(setup)
+    if isinstance(setup.model, NeuralModel):
+        return NeuralRuns(setup)
     return WideRuns(setup) if is_wide(setup) else CompiledRuns(setup)
 
 
@@ -49,7 +49,7 @@ def run_one(
     """
     shared = prepared or prepare_runs(setup)
     if isinstance(shared, LapRuns):
-        return shared.run(setup, number)
+        return shared.run(setup, number, stopped)
     if not isinstance(setup.schedule, Schedule):
         from .rivals.runs import run_rival  # numba is loaded only where it is needed
 
@@ -98,7 +98,7 @@ def _fewer_rows(setup: Setup, shared: Shared, path: NDArray[np.int32], share: Fl
     """Return how many rows each update takes and where it begins; nothing if all of them take all rows."""
     if setup.lateness.late != "fewer-rows" or setup.lateness.compute is None:
         return np.zeros((0, 2), np.int64)
-    rows = laid_out(setup) if isinstance(shared, NeuralRuns) else shared.layout
+    rows = laid_out(setup) if isinstance(shared, NeuralRuns | LapRuns) else shared.layout
     return rows_that_fit(share, rows.parts_of(path), np.diff(rows.start), setup.protection.batch)
 
 
@@ -116,7 +116,8 @@ def run_many(
     begun are left out, and those of networks that have begun, too.
     """
     shared = prepare_runs(setup)
-    workers = shared.parallel if isinstance(shared, NeuralRuns) else max(1, threads or os.cpu_count() or 1)
+    few = shared.parallel if isinstance(shared, NeuralRuns | LapRuns) else None
+    workers = few or max(1, threads or os.cpu_count() or 1)
     left = threading.Event()
 
     def stopped() -> bool:
@@ -136,7 +137,7 @@ def run_many(
             if number is not None:
                 running.add(pool.submit(run_one, setup, number, shared, stopped))
 
-        for _ in range(workers if isinstance(shared, NeuralRuns) else 2 * workers):
+        for _ in range(few or 2 * workers):
             begin()
         while running:
             ended, running_now = wait(running, return_when=FIRST_COMPLETED)

@@ -90,7 +90,7 @@ class Course:
     def _check_rival(self, rival: Rival) -> None:
         """Refuse what only the token can do."""
         clip_noisy, patient_every = self.run.learning.clip_noisy, self.run.delay.patient_every
-        if isinstance(self.model, NeuralModel):
+        if isinstance(self.model, NeuralModel) and not isinstance(rival, Laps):
             raise InvalidInput.because("schedule", rival.name, "is there for linear models, not for networks")
         if clip_noisy is not None:
             require_positive("clip_noisy", clip_noisy)
