@@ -27,9 +27,10 @@ from .reference import projected
 
 #: How many laps there are where nobody says.
 _USUAL = 150
-#: From more columns on, x x' has half a million numbers of 8 bytes, which each node would have to mask and send. The
-#: noise in it, which grows with the root of the columns, would leave hardly any curvature to be seen.
-MOST_COLUMNS = 1000
+#: With more columns the noise in x x' leaves hardly any curvature to be seen: it grows with the root of their number,
+#: and what they have in common with rows does not. (Pixels of MNIST, epsilon 8: 101 columns 22 % of errors in five laps
+#: and 18 % by gradients, 785 columns 14 % and 10 %.) And x x' has half as many numbers as columns squared.
+MOST_COLUMNS = 100
 #: A network's gradients are clipped to this, where nobody says; a step is by so much of that bound.
 USUAL_CLIP, _STEP = 0.1, 0.5
 #: Rows of a linear model are clipped to this part of their natural bound, times mu, and to no less than the second.

@@ -248,12 +248,12 @@ class LapsSection(_Section):
 
     laps: int | Literal["auto"] = Field(
         "auto",
-        description='how many laps, in place of schedule.steps ("auto": 5 with five-laps, 1 where these are about labels '
-        "that are numbers, else 150)",
+        description='how many laps, in place of schedule.steps ("auto": 5 with five-laps, or 1 if labels are numbers; '
+        "else 150)",
     )
     optimiser: str = Field(
         "auto",
-        description="what makes steps of sums: five-laps (x x' first; auto: linear models of at most 1,000 columns), "
+        description="what makes steps of sums: five-laps (x x' first; auto: linear models of at most 100 columns), "
         "momentum (auto: networks, and more columns), adam or torch.optim:NAME",
     )
     rate: float | None = Field(
