@@ -161,5 +161,5 @@ def test_models_that_sums_cannot_hold_are_refused() -> None:
         GradientLaps(model_of("logistic", 10**9), 0.5, 9)
     with pytest.raises(InvalidInput, match="no other bound"):
         GradientLaps(NeuralModel(features=784), 0.5, 9)
-    with pytest.raises(InvalidInput, match="rate"):
-        GradientLaps(model_of("logistic"), 0.5, 9, rate=-1.0)
+    with pytest.raises(InvalidInput, match="mu"):
+        GradientLaps(model_of("logistic"), 0.0, 9)

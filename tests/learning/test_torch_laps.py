@@ -185,5 +185,5 @@ def test_pieces_are_added_as_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_model_too_large_for_exact_sums_is_refused() -> None:
     x, y = rows_of(1)
-    with pytest.raises(InvalidInput, match="too fine for exact sums"):
+    with pytest.raises(InvalidInput, match="more parameters than exact sums"):
         NetworkSums(model_of("chain"), (x, y), (x, y), places=each_alone(40), grid=2.0**-60)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import Doubles, Floats
-from ..errors import InvalidInput, require_integer, require_positive
+from ..errors import InvalidInput, require_integer
 from ..privacy import FINEST
 from .exact_sums import Whole, gradient_grid
 from .lap_steps import USUAL, LapRule, LapState, LapSum, LinearLaps, clipped_sum
@@ -71,8 +71,6 @@ class GradientLaps:
         if not mu > 0.0:
             raise InvalidInput("mu", mu, "above 0, or infinity for no noise")
         require_integer("laps", laps, 1)
-        if rate is not None:
-            require_positive("rate", rate)
         self.model, self.mu, self.laps = model, float(mu), laps
         self.weights = (1.0 / laps,) * laps
         if isinstance(model, NeuralModel):
@@ -160,7 +158,7 @@ def laps_of_model(
     if uses_five_laps(model, optimiser):
         assert isinstance(model, LinearModel)
         if rate is not None:
-            raise InvalidInput.because("laps.rate", rate, f"is for gradient laps; {FIVE_LAPS} find their own steps")
+            raise InvalidInput.because("laps.rate", rate, f"is for laps of gradients; {FIVE_LAPS} find their own steps")
         return LinearLaps(model, mu, laps)
     name = MOMENTUM if optimiser == AUTO else optimiser
     return GradientLaps(model, mu, laps, optimiser=name, rate=rate, rows_of_one=rows_of_one, first=first)

@@ -95,7 +95,7 @@ class LapRule(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _Curvature:
-    """What lap 0 told: x x' over so many rows, and what is added to it lest its noise turns a step around."""
+    """What lap 0 told: x x', over how many rows, and what is added to it lest its noise turns a step around."""
 
     moments: Doubles
     rows: int

@@ -37,7 +37,7 @@ from .torch_units import UnitBound, UnitGradients
 from .torch_update import batch_loss, mean_error
 
 Labelled = tuple[Floats, NDArray[Any]]
-#: Rows that are computed at once. A CPU is no quicker with more. A GPU's launches take no time beside so many.
+#: Rows that are computed at once. A CPU is no quicker with more. Beside these a GPU's launches take no time.
 _AT_ONCE = {"cpu": 512, "cuda": 4096}
 
 
@@ -63,7 +63,7 @@ class NetworkSums:
         of_one = places.shape[1]
         self._units = max(1, _AT_ONCE.get(device.type, _AT_ONCE["cpu"]) // of_one)
         if not self._units * model.clip / grid < 2.0**52:
-            reason = "with so many parameters it needs a grid that is too fine for exact sums"
+            reason = "has more parameters than exact sums have room for"
             raise InvalidInput.because("model.name", model.name, reason)
         bound = UnitBound(model.clip, rows=of_one, most=self._units * of_one)
         some = self._x[:0], self._y[:0]

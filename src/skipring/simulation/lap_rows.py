@@ -14,7 +14,7 @@ from ..learning import MOST_ROWS, LapRule, LapState, LinearModel, NeuralModel, o
 from .layout import laid_out
 from .setup import Setup
 
-#: So many numbers of rows at a time are copied; more are no quicker, and take room.
+#: Numbers of rows that are copied at a time: more would take room, and be no quicker.
 _AT_ONCE = 1 << 23
 
 
