@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from .torch_linear import LinearToken as LinearToken
     from .torch_module import Hardware as Hardware
     from .torch_module import choose_device as choose_device
+    from .torch_module import drawing as drawing
     from .torch_module import drawn as drawn
     from .torch_module import maker as maker
     from .torch_module import require_usable as require_usable

@@ -24,7 +24,7 @@ from torch import nn
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from .torch_each import BatchLoss
 from .torch_fixed import refusal_of_change, require_fixed, versions
-from .torch_module import Hardware, drawn, require_same_size, trainable
+from .torch_module import Hardware, redraw, trainable
 from .torch_units import UnitBound, UnitGradients, numbered_persons
 from .torch_update import clip_, mean_error, project_, step_
 from .units import Protection
@@ -224,11 +224,7 @@ class NeuralToken:
         """
         if noise is not None and self.device.type != "cpu":
             raise InvalidInput.because("noise", "given", f"a {self.device.type} draws its own")
-        fresh = drawn(make, seed)
-        require_same_size(self.name, fresh, self.module, [p.shape for p in trainable(self.module)])
-        with torch.no_grad():
-            for mine, new in zip(self.module.parameters(), fresh.parameters(), strict=True):
-                mine.copy_(new)
+        redraw(self.module, make, seed, self.name)
         self._noise.manual_seed(seed if noise_seed is None else noise_seed)
         self._own_noise = noise
 

@@ -11,8 +11,7 @@ order a GPU adds up, it decides by itself, and not by what the numbers are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -25,9 +24,10 @@ from .exact_sums import Whole
 from .networks import NeuralModel
 from .torch_module import (
     choose_device,
+    drawing,
     drawn,
     maker,
-    require_same_size,
+    redraw,
     require_usable,
     rows_for,
     trainable,
@@ -57,9 +57,10 @@ class NetworkSums:
         device = choose_device(model.device)
         self._x, self._y = (each.to(device) for each in rows_for(model, *train, "training"))
         self._test = rows_for(model, *test, "test")
-        self._make, self._places, self._grid = maker(model), places, grid
+        self._model, self._make, self._places, self._grid = model, maker(model), places, grid
         self._module = drawn(self._make, 0).to(device)
         require_usable(self._module, model, self._x[:0])
+        self._learned = trainable(self._module)
         of_one = places.shape[1]
         self._units = max(1, _AT_ONCE.get(device.type, _AT_ONCE["cpu"]) // of_one)
         if not self._units * model.clip / grid < 2.0**52:
@@ -71,20 +72,12 @@ class NetworkSums:
 
     def begin(self, seed: int) -> Doubles:
         """Draw all weights with a seed, as on a walk, and return those that learn."""
-        fresh = drawn(self._make, seed)
-        require_same_size("the model", fresh, self._module, [each.shape for each in trainable(self._module)])
-        with torch.no_grad():
-            for mine, new in zip(self._module.parameters(), fresh.parameters(), strict=True):
-                mine.copy_(new)
-        return np.concatenate([each.detach().numpy().astype(np.float64).ravel() for each in trainable(fresh)])
+        redraw(self._module, self._make, seed, self._model.name)
+        return np.concatenate([each.detach().cpu().numpy().astype(np.float64).ravel() for each in self._learned])
 
-    @contextmanager
-    def drawing(self, seed: int) -> Iterator[None]:
-        """Let the module draw from torch's own generators, as a dropout does, and leave them as they were."""
-        device = self._x.device
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            yield
+    def drawing(self, seed: int) -> AbstractContextManager[None]:
+        """Let the module draw what it draws with a seed, as a dropout does."""
+        return drawing(self._x.device, seed)
 
     def sum(self, weights: Doubles, units: AnyInts) -> Whole:
         """Return what these units add at a model, in steps of the grid."""
