@@ -39,7 +39,7 @@ class Data:
         shape = (60_000, 1, 28, 28) if name == "mnist" else (50_000, 3, 32, 32)
         generator = torch.Generator().manual_seed(1)
         self.name = name
-        images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator).cuda()
+        images = torch.rand(shape, generator=generator).cuda() * 2.0 - 1.0
         self.images = images.contiguous(memory_format=torch.channels_last)
         self.labels = torch.randint(0, 10, (shape[0],), generator=generator).cuda()
 

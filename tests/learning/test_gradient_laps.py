@@ -11,7 +11,7 @@ import torch
 
 from skipring.errors import InvalidInput
 from skipring.learning import LapState, LinearModel, NeuralModel, laps_of_model, on_grid, usual_laps
-from skipring.learning.gradient_laps import MOST_COLUMNS, GradientLaps
+from skipring.learning.gradient_laps import MOST_NUMBERS, GradientLaps
 from skipring.learning.losses import loss_named
 from skipring.learning.optimisers import optimiser_named
 
@@ -127,12 +127,14 @@ def test_without_noise_laps_end_where_the_gradient_is_zero(loss: str) -> None:
     assert np.linalg.norm(rule.contribution(at_the_end, cut, y) * grid) < 1e-3 * first
 
 
-def test_few_columns_learn_in_five_laps_and_others_by_gradients() -> None:
-    few, many = (model_of("logistic", columns) for columns in (MOST_COLUMNS, MOST_COLUMNS + 1))
+def test_few_parameters_learn_in_five_laps_and_others_by_gradients() -> None:
+    few, many = (model_of("logistic", columns) for columns in (MOST_NUMBERS, MOST_NUMBERS + 1))
     network = NeuralModel(features=784, clip=0.1)
-    assert [usual_laps(model, "auto") for model in (few, many, network, None)] == [5, 150, 150, 150]
+    assert [usual_laps(model, "auto") for model in (few, many, network, None)] == [5, 100, 100, 100]
     assert usual_laps(model_of("squared"), "auto") == 1
-    assert usual_laps(few, "adam") == 150
+    assert usual_laps(few, "adam") == 100
+    assert usual_laps(model_of("softmax", 11, classes=9), "auto") == 5  # 99 parameters
+    assert usual_laps(model_of("softmax", 11, classes=10), "auto") == 100
     assert usual_laps(many, "five-laps") == 5
     for model, optimiser, laps in ((few, "momentum", 7), (many, "auto", 7), (network, "auto", 7)):
         rule = laps_of_model(model, 0.5, laps, optimiser=optimiser)

@@ -247,12 +247,12 @@ class LapsSection(_Section):
     """Simulations only: how many private sums there are, and against how many nodes they protect (schedule laps)."""
 
     laps: int | Literal["auto"] = Field(
-        "auto", description='how many laps, in place of schedule.steps ("auto": 5; 1 for numbers as labels; else 150)'
+        "auto", description='how many laps, in place of schedule.steps ("auto": 5; 1 for numbers as labels; else 100)'
     )
     optimiser: str = Field(
         "auto",
-        description="what makes steps of sums: five-laps (x x' first; auto: linear models of at most 100 columns), "
-        "momentum (auto: networks, and more columns), adam or torch.optim:NAME",
+        description="what makes steps of sums: five-laps (x x' first; auto: linear models of at most 100 numbers), "
+        "momentum (auto: larger ones, and networks), adam or torch.optim:NAME",
     )
     rate: float | None = Field(None, description="how far steps go (default: by the model; torch.optim: its own rate)")
     coalition: int | None = Field(
