@@ -33,7 +33,7 @@ Name = Literal["mnist", "cifar10"]
 
 
 class Data:
-    """Random images of the right shape, as bytes, on the GPU."""
+    """Random images of the right shape, on the GPU."""
 
     def __init__(self, name: Name) -> None:
         shape = (60_000, 1, 28, 28) if name == "mnist" else (50_000, 3, 32, 32)
