@@ -39,8 +39,8 @@ class LapRuns:
         took_part, times, tries = who_takes_part(setup, among, rng)
         rule = lap_rule(setup, self._rows.begin(setup.run.simulation.seed + number))
         state, points = rule.start(), set(setup.points.tolist())
-        tested = [self._rows.tested(state.average)]
         with self._rows.reproducible(rng):
+            tested = [self._rows.tested(state.average)]
             for lap, ready in enumerate(took_part):
                 if stopped():
                     raise Interrupted(f"run {number} was stopped at lap {lap}")
