@@ -157,7 +157,7 @@ def test_a_share_hides_every_number_that_a_unit_can_move(network: bool) -> None:
     assert coordinates == (53 if network else 6 + 6 * 5 + 18)
     squared = kind.sensitivity**2 + coordinates * kind.grid**2 * honest**2 / 4.0
     share = share_in(setup, rule, 0, participants)
-    assert share == pytest.approx(math.sqrt(squared / honest) / mu, rel=1e-11)
+    assert share == pytest.approx(math.sqrt(squared / honest) / mu, rel=1e-11, abs=0.0)
     assert squared / kind.sensitivity**2 - 1.0 > 2e-10
 
 
