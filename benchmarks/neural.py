@@ -33,13 +33,13 @@ Name = Literal["mnist", "cifar10"]
 
 
 class Data:
-    """Random images of the right shape, as bytes, on the GPU."""
+    """Random images of the right shape, on the GPU."""
 
     def __init__(self, name: Name) -> None:
         shape = (60_000, 1, 28, 28) if name == "mnist" else (50_000, 3, 32, 32)
         generator = torch.Generator().manual_seed(1)
         self.name = name
-        images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator).cuda()
+        images = torch.rand(shape, generator=generator).cuda() * 2.0 - 1.0
         self.images = images.contiguous(memory_format=torch.channels_last)
         self.labels = torch.randint(0, 10, (shape[0],), generator=generator).cuda()
 

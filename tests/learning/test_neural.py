@@ -96,21 +96,6 @@ def test_parameters_stay_in_their_ball() -> None:
     assert made.vector.norm().item() == pytest.approx(0.5, rel=1e-5)
 
 
-def test_pixels_are_scaled() -> None:
-    generator = torch.Generator().manual_seed(1)
-    pixels = torch.randint(0, 256, (10, 1, 6, 6), dtype=torch.uint8, generator=generator)
-    labels = torch.arange(10) % 5
-    results = []
-    for images in (pixels, pixels.float() / 127.5 - 1.0):
-        with torch.random.fork_rng():
-            torch.manual_seed(3)
-            made = token_with(small(), cross_entropy, images, labels, batch=10, protects="node")
-        made.update(torch.arange(10), step_size=0.1, noise_std=0.0)
-        results.append((made.vector.clone(), made.error(images, labels)))
-    assert torch.allclose(results[0][0], results[1][0], atol=1e-6)
-    assert results[0][1] == results[1][1]
-
-
 def test_a_restart_forgets_everything() -> None:
     made = token()
     made.restart(small, 5)

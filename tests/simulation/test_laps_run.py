@@ -356,12 +356,6 @@ def test_what_laps_do_not_do_is_refused(sections: dict[str, Any], parameter: str
     assert refused.value.parameter == parameter
 
 
-def test_networks_do_not_learn_from_laps_yet() -> None:
-    run = parse_run(values(model={"name": "small-cnn"}))
-    with pytest.raises(InvalidInput, match="for linear models, not for networks"):
-        resolve(run, Known(features=784, classes=10), 6)
-
-
 def test_a_deadline_that_nobody_meets_is_refused() -> None:
     with pytest.raises(InvalidInput, match="the 4 of 6 nodes that it needs") as refused:
         simulate(values(delay={"law": "constant:1", "timeout": 0.5}))

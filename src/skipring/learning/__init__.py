@@ -16,12 +16,17 @@ from .exact_sums import MOST_ROWS as MOST_ROWS
 from .exact_sums import on_grid as on_grid
 from .exact_sums import require_range as require_range
 from .exact_sums import rounded_share as rounded_share
+from .gradient_laps import USUAL_CLIP as USUAL_CLIP
+from .gradient_laps import laps_of_model as laps_of_model
+from .gradient_laps import uses_five_laps as uses_five_laps
+from .gradient_laps import usual_laps as usual_laps
 from .guessing import Guess as Guess
 from .guessing import guess_errors as guess_errors
 from .guessing import guess_of as guess_of
+from .lap_steps import LapRule as LapRule
 from .lap_steps import LapState as LapState
+from .lap_steps import LapSum as LapSum
 from .lap_steps import LinearLaps as LinearLaps
-from .lap_steps import usual_laps as usual_laps
 from .learner import Learner as Learner
 from .linear import LinearModel as LinearModel
 from .linear_learner import LinearLearner as LinearLearner
@@ -40,6 +45,7 @@ from .margin_loss import MarginLoss as MarginLoss
 from .networks import NETWORKS as NETWORKS
 from .networks import NeuralModel as NeuralModel
 from .networks import is_network as is_network
+from .optimisers import require_optimiser as require_optimiser
 from .reference import row_errors as row_errors
 from .step_sizes import StepSizes as StepSizes
 from .units import FIRST_ROWS_ONLY as FIRST_ROWS_ONLY
@@ -60,10 +66,12 @@ if TYPE_CHECKING:
     from .networks import require_torch as require_torch
     from .neural import NetworkStep as NetworkStep
     from .neural import NeuralToken as NeuralToken
+    from .torch_laps import NetworkSums as NetworkSums
     from .torch_learner import TorchLearner as TorchLearner
     from .torch_linear import LinearToken as LinearToken
     from .torch_module import Hardware as Hardware
     from .torch_module import choose_device as choose_device
+    from .torch_module import drawing as drawing
     from .torch_module import drawn as drawn
     from .torch_module import maker as maker
     from .torch_module import require_usable as require_usable

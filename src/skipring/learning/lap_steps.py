@@ -1,8 +1,11 @@
-"""How a linear model learns from private sums: what nodes add up in each lap, and the step that all take after it.
+"""How a model learns from private sums, and how a linear model with few columns does, in five laps.
 
-Lap 0 adds up x x' and the gradients at 0. It gives the curvature of the loss and a first model, as least squares would.
-Each further lap adds up gradients, each row's clipped; the step divides them by the curvature. The model is the average
-of the last two. All of this is made of the sums alone, so it costs no privacy, and there is no step size to choose.
+What all rules of laps have is `LapRule`: what nodes add up in each lap, and the step that all take after it.
+
+With five laps, lap 0 adds up x x' and the gradients at 0. It gives the curvature of the loss and a first model, as
+least squares would. Each further lap adds up gradients, each row's clipped; the step divides them by the curvature. The
+model is the average of the last two. All of this is made of the sums alone, so it costs no privacy, and there is no
+step size to choose.
 
 For a squared loss one lap is enough: x x' and y x say it all.
 """
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +27,7 @@ from .margin_loss import MarginLoss
 from .reference import row_norms
 
 #: The part of mu^2 that lap 0 gets where others follow, and how many there are where nobody says.
-_FIRST, _USUAL = 0.3, 5
+_FIRST, USUAL = 0.3, 5
 #: Rows are clipped less, and steps are more careful, from this mu on.
 _MUCH = 0.5
 #: Slopes up to this are on the grid of x x'.
@@ -50,24 +53,60 @@ class LapSum:
 
 @dataclass(frozen=True, eq=False)
 class LapState:
-    """What all nodes know after some laps: the model, the one before it, and the curvature of the loss."""
+    """What all nodes know after some laps: where the next gradients are taken, the model to be used, and what helps."""
 
     laps: int
     model: Doubles
-    before: Doubles
-    moments: Doubles | None = None
-    rows: int = 0
-    caution: float = 0.0
+    average: Doubles
+    memory: Any = None
+
+
+class LapRule(Protocol):
+    """How a model learns from private sums."""
 
     @property
-    def average(self) -> Doubles:
-        """The model to be used: the average of the last two."""
-        return 0.5 * (self.model + self.before)
+    def laps(self) -> int:
+        """How many laps there are."""
+
+    @property
+    def mu(self) -> float:
+        """What all laps together may cost."""
+
+    @property
+    def bound(self) -> float:
+        """What gradients are clipped to."""
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Each lap's part of mu^2."""
+
+    def sum_of(self, lap: int) -> LapSum:
+        """Return what is added up in a lap."""
+
+    def start(self) -> LapState:
+        """Return what is known before the first lap."""
+
+    def contribution(self, state: LapState, rows: Any, labels: NDArray[Any]) -> Whole:
+        """Return what some rows add to the sum of the next lap."""
+
+    def step(self, state: LapState, total: Floats, *, std: float, rows: int) -> LapState:
+        """Return what is known after a lap over `rows` rows whose sum had noise of deviation `std`."""
 
 
-def usual_laps(model: LinearModel) -> int:
-    """Return how many laps a model takes where nobody says."""
-    return 1 if model.loss.is_of_numbers else _USUAL
+@dataclass(frozen=True, eq=False)
+class _Curvature:
+    """What lap 0 told: x x', over how many rows, and what is added to it lest its noise turns a step around."""
+
+    moments: Doubles
+    rows: int
+    caution: float
+
+
+def clipped_sum(model: LinearModel, at: Doubles, cut: Doubles, labels: NDArray[Any], bound: float) -> Whole:
+    """Return the sum of rows' gradients (`on_grid`) at a linear model, each clipped, in steps of `gradient_grid`."""
+    rows = np.ldexp(cut, -ROW_BITS)
+    slopes = model.loss.slopes(rows @ at.reshape(model.shape).T, labels, row_norms(rows), bound)
+    return gradient_sum(cut, slopes, bound).ravel()
 
 
 class LinearLaps:
@@ -77,7 +116,7 @@ class LinearLaps:
     ----------
     model : which loss, on rows of norm at most 1.
     mu : what all laps together may cost.
-    laps : how many; by default 5, and 1 for a squared loss.
+    laps : how many; by default 5, and 1 for a squared loss, which needs no more.
 
     >>> from skipring.learning import LOGISTIC
     >>> laps = LinearLaps(LinearModel(loss=LOGISTIC, features=3, diameter=10.0), mu=0.3)
@@ -90,7 +129,7 @@ class LinearLaps:
             raise InvalidInput("mu", mu, "above 0, or infinity for no noise")
         self.model, self.mu = model, float(mu)
         one = model.loss.is_of_numbers
-        self.laps = usual_laps(model) if laps is None else laps
+        self.laps = (1 if one else USUAL) if laps is None else laps
         require_integer("laps", self.laps, 1)
         if one and self.laps > 1:
             raise InvalidInput.because("laps", self.laps, "one lap is all that a squared loss needs; say 1 or auto")
@@ -144,10 +183,7 @@ class LinearLaps:
             most = max(self._steepest * (1.0 + 1e-9), _LEAST_SLOPE)
             steps = gradient_sum(cut, self._slopes_at_zero(labels), most).ravel()
             return np.append(moment_sum(cut), np.left_shift(steps, round(math.log2(gradient_grid(most) / MOMENT_GRID))))
-        rows = np.ldexp(cut, -ROW_BITS)
-        scores = rows @ state.model.reshape(self.model.shape).T
-        slopes = self.model.loss.slopes(scores, labels, row_norms(rows), self.bound)
-        return gradient_sum(cut, slopes, self.bound).ravel()
+        return clipped_sum(self.model, state.model, cut, labels, self.bound)
 
     def step(self, state: LapState, total: Floats, *, std: float, rows: int) -> LapState:
         """Return what is known after a lap over `rows` rows whose sum had noise of deviation `std`."""
@@ -159,18 +195,17 @@ class LinearLaps:
             moments += np.triu(moments, 1).T
             values, vectors = np.linalg.eigh(moments)
             moments = (vectors * np.maximum(values, 0.0)) @ vectors.T
-            caution = self._caution(std, columns)
-            state = replace(state, moments=moments, rows=rows, caution=caution)
+            state = replace(state, memory=_Curvature(moments, rows, self._caution(std, columns)))
             total = total[len(upper[0]) :] * self._unit
-        assert state.moments is not None
-        ridge = self.model.ridge * rows
-        curvature = self.model.loss.smoothness * state.moments * (rows / state.rows)
-        curvature += (state.caution + ridge) * np.eye(columns)
+        of, ridge = state.memory, self.model.ridge * rows
+        curvature = self.model.loss.smoothness * of.moments * (rows / of.rows)
+        curvature += (of.caution + ridge) * np.eye(columns)
         total = total + ridge * state.model
         # Without noise and ridge, columns that say the same leave no curvature in some direction.
         moved = np.linalg.lstsq(curvature, total.reshape(self._scores, columns).T, rcond=1e-12)[0].T.ravel()
         model = state.model - moved
-        return replace(state, laps=state.laps + 1, model=model, before=model if state.laps == 0 else state.model)
+        average = model if state.laps == 0 else 0.5 * (model + state.model)
+        return LapState(state.laps + 1, model, average, state.memory)
 
     def _caution(self, std: float, columns: int) -> float:
         """Return what is added to the curvature: more than its noise can make wrong."""

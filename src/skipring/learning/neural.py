@@ -24,9 +24,9 @@ from torch import nn
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from .torch_each import BatchLoss
 from .torch_fixed import refusal_of_change, require_fixed, versions
-from .torch_module import Hardware, drawn, require_same_size, trainable
+from .torch_module import Hardware, redraw, trainable
 from .torch_units import UnitBound, UnitGradients, numbered_persons
-from .torch_update import answer_errors, clip_, project_, step_
+from .torch_update import clip_, mean_error, project_, step_
 from .units import Protection
 
 
@@ -65,8 +65,8 @@ class NeuralToken:
     Parameters
     ----------
     module, loss : the network, and a function of its outputs and the labels that returns the mean loss of a batch.
-    images, labels : all rows of all nodes, kept on the device; an update says which of them it uses. Images of type
-        uint8 are scaled to [-1, 1]. Labels that are whole numbers are classes.
+    images, labels : all rows of all nodes, kept on the device; an update says which of them it uses. Labels that are
+        whole numbers are classes.
     step : what an update does with a gradient.
     hardware : where and how. What is to be released needs `bf16=False`, as nodes have it.
     seed : where the noise comes from.
@@ -122,9 +122,8 @@ class NeuralToken:
         """Return what bounds the share of each person or record."""
         assert self.gradient_bound is not None
         bound = UnitBound(self.gradient_bound, rows=self.step.protection.rows_of_one, most=self.step.protection.batch)
-        like = self._images[:0], self._labels[:0]
-        made = self.module, self._loss, bound, *like
-        return UnitGradients(*made, prepare=self._as_numbers, hardware=self._how, name=self.name)
+        made = self.module, self._loss, bound, self._images[:0], self._labels[:0]
+        return UnitGradients(*made, hardware=self._how, name=self.name)
 
     def _flatten(self) -> None:
         """Lay all parameters, and their gradients, out in one vector each; convolutions by pixel, not by channel."""
@@ -144,13 +143,7 @@ class NeuralToken:
             p.data, p.grad = pieces
             first = last
 
-    def _as_numbers(self, images: torch.Tensor) -> torch.Tensor:
-        if images.dtype == torch.uint8:
-            images = images.to(torch.bfloat16 if self._how.rounds else torch.float32) / 127.5 - 1.0
-        return images
-
     def _batch_loss(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        images = self._as_numbers(images)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._how.rounds):
             outputs = self.module(images)
         return self._loss(outputs.float(), labels)
@@ -231,11 +224,7 @@ class NeuralToken:
         """
         if noise is not None and self.device.type != "cpu":
             raise InvalidInput.because("noise", "given", f"a {self.device.type} draws its own")
-        fresh = drawn(make, seed)
-        require_same_size(self.name, fresh, self.module, [p.shape for p in trainable(self.module)])
-        with torch.no_grad():
-            for mine, new in zip(self.module.parameters(), fresh.parameters(), strict=True):
-                mine.copy_(new)
+        redraw(self.module, make, seed, self.name)
         self._noise.manual_seed(seed if noise_seed is None else noise_seed)
         self._own_noise = noise
 
@@ -282,20 +271,11 @@ class NeuralToken:
         if persons is not None:
             self._units[: len(rows)].copy_(persons, non_blocking=True)
 
-    def error(self, images: torch.Tensor, labels: torch.Tensor, *, chunk: int = 2000) -> float:
+    def error(self, images: torch.Tensor, labels: torch.Tensor) -> float:
         """Return the share of images whose class is not the network's first choice, or the mean squared error."""
-        if not len(images):
-            return float("nan")
-        total = torch.zeros((), dtype=torch.float64, device=self.device)
-        self.module.eval()
-        with torch.no_grad():
-            for start in range(0, len(images), chunk):
-                some = images[start : start + chunk].to(self.device)
-                if some.dtype == torch.uint8:
-                    some = some.float() / 127.5 - 1.0
-                total += answer_errors(self.module(some), labels[start : start + chunk].to(self.device)).sum()
+        found = mean_error(self.module, images, labels)
         self.module.train()
-        return float(total) / len(images)  # the device is waited for once
+        return found
 
     def parameters(self) -> NDArray[np.float32]:
         """Return a copy of the parameters as they travel between nodes: in the order of ``module.parameters()``."""

@@ -92,9 +92,12 @@ class EachUnit:
             for value, each in zip(parameters.values(), found, strict=True)
         ]
 
-    def sum(self, x: torch.Tensor, y: torch.Tensor, units: Units, scales: Scales) -> list[torch.Tensor]:
+    def sum(
+        self, x: torch.Tensor, y: torch.Tensor, heard: torch.Tensor | None, units: Units, scales: Scales
+    ) -> list[torch.Tensor]:
         """Return the sum of all units' gradients, each scaled; `scales` is told squared lengths and who they are of."""
         table, mask = _rows_of_units(units, len(x), x.device)
+        mask = mask if heard is None else mask & heard[table]
         parameters = self._parameters()
         # In double precision: a sum of many rows, one after the other, must not lose any of them.
         sums = [torch.zeros_like(value, dtype=torch.float64).flatten() for value in parameters.values()]

@@ -22,11 +22,9 @@ from .networks import NeuralModel
 from .torch_fixed import changed_since, refusal_of_change, written_bits
 from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
 from .torch_units import UnitBound, UnitGradients, numbered_persons
-from .torch_update import answer_errors, batch_loss, clip_, project_, step_
+from .torch_update import batch_loss, clip_, mean_error, project_, step_
 from .units import Protection
 from .update import Noise, NothingFits, Pieces, Rows, all_at_once, require_step
-
-_TEST_CHUNK = 1000
 
 
 class TorchLearner(Learner):
@@ -225,16 +223,8 @@ class TorchLearner(Learner):
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or the mean squared error."""
         pieces = self._pieces(_writeable(self._usable(parameters)))
-        if not len(self._test_x):
-            return math.nan
-        total = 0.0
-        with self._at_work, self._lent(pieces), torch.no_grad():
-            self._module.eval()
-            for start in range(0, len(self._test_x), _TEST_CHUNK):
-                rows = slice(start, start + _TEST_CHUNK)
-                answers = self._module(self._test_x[rows].to(self._device)).cpu()
-                total += float(answer_errors(answers, self._test_y[rows]).sum())
-        return total / len(self._test_x)
+        with self._at_work, self._lent(pieces):
+            return mean_error(self._module, self._test_x, self._test_y)
 
 
 def _flat(gradient: torch.Tensor) -> torch.Tensor:

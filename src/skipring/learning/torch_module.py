@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -145,6 +146,23 @@ def drawn(make: Callable[[], nn.Module], seed: int) -> nn.Module:
     with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
         return make()
+
+
+@contextmanager
+def drawing(device: torch.device, seed: int) -> Iterator[None]:
+    """Let modules draw from torch's own generators, as a dropout does, and leave them as they were."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+def redraw(module: nn.Module, make: Callable[[], nn.Module], seed: int, name: str) -> None:
+    """Give a module the weights of a new one that is drawn with this seed, those that do not learn included."""
+    fresh = drawn(make, seed)
+    require_same_size(name, fresh, module, [parameter.shape for parameter in trainable(module)])
+    with torch.no_grad():
+        for mine, new in zip(module.parameters(), fresh.parameters(), strict=True):
+            mine.copy_(new)
 
 
 def trainable(module: nn.Module) -> list[nn.Parameter]:

@@ -56,7 +56,6 @@ class UnitGradients:
     module, loss : the network, and a function of its outputs and the labels that returns the mean loss of a batch.
     bound : how much each of them may add.
     some, labels : rows and labels as they will be; only their shape and type count, since made-up ones are tried out.
-    prepare : what is done to rows first, such as scaling them.
     hardware : whether layers compute in bfloat16, and torch compiles the whole.
     name : what refusals call the model.
     """
@@ -69,21 +68,21 @@ class UnitGradients:
         some: torch.Tensor,
         labels: torch.Tensor,
         *,
-        prepare: Callable[[torch.Tensor], torch.Tensor] | None = None,
         hardware: Hardware | None = None,
         name: str = "a network",
     ) -> None:
         require_records_apart(module, name)
         require_fixed(module, name)
         hardware = Hardware() if hardware is None else hardware
-        self._module, self._loss, self._bound, self._prepare = module, loss, bound, prepare
+        self._module, self._loss, self._bound = module, loss, bound
         self._bf16, self._compiled = hardware.rounds, hardware.compiles
         self._names = [of for of, parameter in module.named_parameters() if parameter.requires_grad]
         self._each = EachUnit(module, loss, bf16=self._bf16)
         self._traced: Callable[..., list[torch.Tensor]] | None = None
         # No row of a node: whether a module is taken, and how it is computed, must not depend on a node's rows.
-        tried = [each if prepare is None else prepare(each) for each in trial_rows(some, 3)]
-        tried = [each.float() if each.is_floating_point() else each for each in tried]  # as the parameters are
+        tried = [
+            each.float() if each.is_floating_point() else each for each in trial_rows(some, 3)
+        ]  # as parameters are
         answers = torch.zeros(3, *labels.shape[1:], dtype=labels.dtype, device=labels.device)
         with _as_before(module, some), unchanged(module, name):
             module.train()
@@ -100,20 +99,27 @@ class UnitGradients:
         self.recordable = self._layers is not None or self._each.together
 
     def __call__(
-        self, x: torch.Tensor, y: torch.Tensor, *, used: torch.Tensor | None = None, units: torch.Tensor | None = None
+        self,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        used: torch.Tensor | None = None,
+        units: torch.Tensor | None = None,
+        heard: torch.Tensor | None = None,
     ) -> list[torch.Tensor]:
         """Return the sum of the clipped gradients, a tensor for each parameter that learns, in their order.
 
         `used` says of each row whether it counts (a batch may be filled up with rows that do not). `units` says which
-        unit it belongs to: numbers from 0 to the number of rows - 1. Without, each row is a unit.
+        unit it belongs to: numbers from 0 to the number of rows - 1. Without, each row is a unit. Rows of a unit that
+        are not `heard` keep their places, and add 0 to its gradient.
         """
         parameters = dict(self._module.named_parameters())
         given = [parameters[name].detach() for name in self._names]
         if self._compiled and not self.one_by_one:
             if self._traced is None:
-                self._traced = _compile(self._sum, given, x, y, used, units)
-            return self._traced(given, x, y, used, units)
-        return self._sum(given, x, y, used, units)
+                self._traced = _compile(self._sum, given, x, y, used, units, heard)
+            return self._traced(given, x, y, used, units, heard)
+        return self._sum(given, x, y, used, units, heard)
 
     def _sum(
         self,
@@ -122,33 +128,41 @@ class UnitGradients:
         y: torch.Tensor,
         used: torch.Tensor | None,
         units: torch.Tensor | None,
+        heard: torch.Tensor | None,
     ) -> list[torch.Tensor]:
-        rows, x = len(x), x if self._prepare is None else self._prepare(x)
+        rows = len(x)
         counted = torch.ones(rows, dtype=torch.bool, device=x.device) if used is None else used.to(torch.bool)
         if units is None:
             together = Units(rows)
         else:
             # The rows of a unit side by side, and those that do not count at the end.
             index, order = torch.sort(torch.where(counted, units, rows), stable=True)
-            x, y = x[order], y[order]
+            x, y, heard = x[order], y[order], None if heard is None else heard[order]
             together = Units(rows, index, self._bound.rows)
             many = torch.zeros(rows + 1, dtype=torch.int64, device=x.device).index_add_(
                 0, index, torch.ones_like(index)
             )
             counted = (many <= self._bound.rows) & (torch.arange(rows + 1, device=x.device) < rows)
         if self._layers is None:
-            return self._each.sum(x, y, together, lambda square, who: self._scales(square, counted[who], rows))
-        return self._at_once(parameters, x, y, together, counted)
+            return self._each.sum(x, y, heard, together, lambda square, who: self._scales(square, counted[who], rows))
+        return self._at_once(parameters, x, y, heard, together, counted)
 
     def _at_once(
-        self, parameters: Sequence[torch.Tensor], x: torch.Tensor, y: torch.Tensor, units: Units, counted: torch.Tensor
+        self,
+        parameters: Sequence[torch.Tensor],
+        x: torch.Tensor,
+        y: torch.Tensor,
+        heard: torch.Tensor | None,
+        units: Units,
+        counted: torch.Tensor,
     ) -> list[torch.Tensor]:
         assert self._layers is not None
         with torch.enable_grad(), _watched(self._layers) as seen:
             learned = {name: each.detach().requires_grad_() for name, each in zip(self._names, parameters, strict=True)}
             with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self._bf16):
                 answers = functional_call(self._module, learned, (x,))
-            total = row_losses(self._loss, answers, y).sum()
+            losses = row_losses(self._loss, answers, y)
+            total = (losses if heard is None else torch.where(heard, losses, 0.0)).sum()
         for of, calls in seen.items():
             if len(calls) != 1:
                 reason = f"layer {of} was used {len(calls)} times, but not when the module was tried out"

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from .update import norm
@@ -35,6 +36,17 @@ def answer_errors(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     if labels.is_floating_point():
         return (answers.reshape(labels.shape) - labels).double().square()
     return (answers.argmax(dim=1) != labels).double()
+
+
+def mean_error(module: nn.Module, rows: torch.Tensor, labels: torch.Tensor, *, chunk: int = 2000) -> float:
+    """Return the mean of all rows' errors, on the device of the module; some rows at a time."""
+    device = next(module.parameters()).device
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    module.eval()
+    with torch.no_grad():
+        for some, truth in zip(torch.split(rows, chunk), torch.split(labels, chunk), strict=True):
+            total += answer_errors(module(some.to(device)), truth.to(device)).sum()
+    return float(total) / len(rows) if len(rows) else math.nan  # the device is waited for once
 
 
 def clip_(gradients: Sequence[torch.Tensor], bound: float) -> None:

@@ -35,6 +35,7 @@ from .gossip import federated_node_mu as federated_node_mu
 from .gossip import gossip_mu as gossip_mu
 from .gossip import gossip_mu_curve as gossip_mu_curve
 from .gossip import muffliato_epsilon as muffliato_epsilon
+from .laps import FINEST as FINEST
 from .laps import Lap as Lap
 from .laps import LapsAccountant as LapsAccountant
 from .laps import LapsTranscript as LapsTranscript

@@ -70,13 +70,11 @@ def delta_notes(run: RunFile, units: int, *, at_least: bool = False, own_delta: 
 
 
 def laps_notes(run: RunFile) -> tuple[str, ...]:
-    """Say which keys of a run file laps do not use: they find their steps in their sums."""
+    """Say which keys of a run file laps do not use: their own rate is another key."""
     unused = [f"learning.{key}" for key in ("rate", "step_size", "own") if key in run.learning.model_fields_set]
     if run.schedule.name != Laps.name or not unused:
         return ()
-    return (
-        f"laps find their steps in their sums: {' and '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used",
-    )
+    return (f"laps do not use {' and '.join(unused)}; laps.rate is for those that learn by gradients",)
 
 
 def rows_notes(protection: Protection, units: int, turns: int, *, largest: bool = True) -> tuple[str, ...]:

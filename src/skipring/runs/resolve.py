@@ -17,6 +17,7 @@ from ..delays import Delay, Empirical, Trace, parse_delay
 from ..errors import InvalidInput, require_positive
 from ..learning import (
     SOFTMAX,
+    USUAL_CLIP,
     LinearModel,
     NeuralModel,
     Protection,
@@ -140,7 +141,7 @@ def resolve(
     _require_keys(run)
     timeout = _real_timeout(run) if learns_timeouts else _timeout(run, law, nodes, known=delay is not None)
     if among is not None:
-        _require_laps(run, model)
+        _require_laps(run)
         _require_met(run, law, among, math.inf if timeout is None else timeout)
     return ResolvedRun(
         run=run,
@@ -183,18 +184,16 @@ def _require_keys(run: RunFile) -> None:
                 raise InvalidInput.because(f"{section}.{key}", given, f"is for schedule {section}, and this is {name}")
 
 
-def _require_laps(run: RunFile, model: LinearModel | NeuralModel | None) -> None:
+def _require_laps(run: RunFile) -> None:
     """Refuse what laps do not do."""
     if run.privacy.protects == "node":
         reason = "laps add up what records or persons contribute; for whole nodes use another schedule"
         raise InvalidInput.because("privacy.protects", "node", reason)
-    if isinstance(model, NeuralModel) or run.model.is_network:
-        raise InvalidInput.because("schedule.name", Laps.name, "is there for linear models, not for networks")
 
 
 def _steps(run: RunFile, nodes: int, model: LinearModel | NeuralModel | None) -> int:
-    if run.schedule.name == Laps.name and isinstance(model, LinearModel):
-        return usual_laps(model) if run.laps.laps == "auto" else run.laps.laps
+    if run.schedule.name == Laps.name:
+        return usual_laps(model, run.laps.optimiser) if run.laps.laps == "auto" else run.laps.laps
     if run.schedule.steps is not None:
         return run.schedule.steps
     return DEFAULT_ROUNDS * (1 if run.schedule.name in RIVALS else nodes)
@@ -270,11 +269,12 @@ def model_of(run: RunFile, known: Known) -> LinearModel | NeuralModel | None:
 def _network(run: RunFile, known: Known) -> NeuralModel | None:
     if known.features is None or known.classes is None:
         return None
+    clip = USUAL_CLIP if run.schedule.name == Laps.name else None
     return NeuralModel(
         name=str(run.model.name),
         features=known.features,
         classes=known.classes,
-        clip=run.learning.gradient_bound,
+        clip=clip if run.learning.gradient_bound is None else run.learning.gradient_bound,
         diameter=run.learning.diameter,
         ridge=run.model.ridge,
         device=run.model.device,

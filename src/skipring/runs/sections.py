@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from .._function import IS_FUNCTION
 from ..data import check_encoder
 from ..errors import InvalidInput, require_delta, require_integer
-from ..learning import LOSSES, NETWORKS
+from ..learning import LOSSES, NETWORKS, require_optimiser
 from ..privacy import USUAL_UNIT, Unit
 from ..schedules import RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing
 from .wording import by_key
@@ -231,7 +231,18 @@ class LapsSection(Section):
     """Simulations only: how many private sums there are, and against how many nodes they protect (schedule laps)."""
 
     laps: int | Literal["auto"] = Field(
-        "auto", description='how many laps, in place of schedule.steps ("auto": 5, and 1 for labels that are numbers)'
+        "auto", description='how many laps, in place of schedule.steps ("auto": 5; 1 for numbers as labels; else 100)'
+    )
+    optimiser: str = Field(
+        "auto",
+        description="what makes steps of sums: five-laps (x x' first; auto: linear models of at most 100 numbers), "
+        "momentum (auto: larger ones, and networks), adam or torch.optim:NAME",
+    )
+    rate: float | None = Field(
+        None,
+        gt=0.0,
+        allow_inf_nan=False,
+        description="how far steps go (default: by the model; torch.optim: its own rate)",
     )
     coalition: int | None = Field(
         None, description="how many nodes may put together what they know (default: a fifth of them, and one at least)"
@@ -256,6 +267,7 @@ class LapsSection(Section):
         """Refuse numbers that no laps have."""
         if self.laps != "auto":  # a constraint would be one of words, too
             require_integer("laps.laps", self.laps, 1)
+        require_optimiser(self.optimiser)
         if isinstance(self.deadline, float) and not self.deadline > 0.0:
             raise InvalidInput("laps.deadline", self.deadline, "above 0, inf or most-rows")
 

@@ -30,10 +30,10 @@ Shared = CompiledRuns | NeuralRuns | WideRuns | LapRuns
 
 def prepare_runs(setup: Setup) -> Shared:
     """Return what all runs of a setup share; setups that differ in length, step sizes or noise alone share it, too."""
-    if isinstance(setup.model, NeuralModel):
-        return NeuralRuns(setup)
     if isinstance(setup.schedule, Laps):
         return LapRuns(setup)
+    if isinstance(setup.model, NeuralModel):
+        return NeuralRuns(setup)
     return WideRuns(setup) if is_wide(setup) else CompiledRuns(setup)
 
 
@@ -50,7 +50,7 @@ def run_one(
     """
     shared = prepared or prepare_runs(setup)
     if isinstance(shared, LapRuns):
-        return shared.run(setup, number)
+        return shared.run(setup, number, stopped)
     if not isinstance(setup.schedule, Schedule):
         from .rivals.runs import run_rival  # numba is loaded only where it is needed
 
@@ -99,7 +99,7 @@ def _fewer_rows(setup: Setup, shared: Shared, path: NDArray[np.int32], share: Fl
     """Return how many rows each update takes and where it begins; nothing if all of them take all rows."""
     if setup.lateness.late != "fewer-rows" or setup.lateness.compute is None:
         return np.zeros((0, 2), np.int64)
-    rows = laid_out(setup) if isinstance(shared, NeuralRuns) else shared.layout
+    rows = laid_out(setup) if isinstance(shared, NeuralRuns | LapRuns) else shared.layout
     return rows_that_fit(share, rows.parts_of(path), np.diff(rows.start), setup.protection.batch)
 
 
@@ -111,7 +111,8 @@ def run_many(
     If `stop` is set, runs that have not begun are left out, and those of networks that have begun, too.
     """
     shared = prepare_runs(setup)
-    workers = shared.parallel if isinstance(shared, NeuralRuns) else max(1, threads or os.cpu_count() or 1)
+    few = shared.parallel if isinstance(shared, NeuralRuns | LapRuns) else None
+    workers = few or max(1, threads or os.cpu_count() or 1)
     left = threading.Event()
 
     def stopped() -> bool:
@@ -126,7 +127,7 @@ def run_many(
     with ThreadPoolExecutor(workers) as pool, ExitStack() as leaving:
         leaving.callback(left.set)
         waiting = iter(numbers)
-        running = {pool.submit(run, number) for number in islice(waiting, 2 * workers)}
+        running = {pool.submit(run, number) for number in islice(waiting, few or 2 * workers)}
         while running:
             ended, running = wait(running, return_when=FIRST_COMPLETED)
             for future in ended:

@@ -20,7 +20,7 @@ from ..privacy import (
     nothing_promised,
 )
 from ..schedules import Laps
-from .laps import lap_rule, share_in
+from .laps import lap_rule, moved_by_a_unit, share_in
 from .setup import Course, RunOutput, Setup
 
 
@@ -54,7 +54,7 @@ def laps_that_happened(setup: Setup, recorded: RunOutput) -> LapsTranscript:
         opened.append(
             Lap(
                 participants=participants,
-                sensitivity=kind.sensitivity * setup.protection.rows_of_one,
+                sensitivity=moved_by_a_unit(setup, kind),
                 share=share_in(setup, rule, lap, participants),
                 grid=kind.grid,
                 coordinates=kind.moved,

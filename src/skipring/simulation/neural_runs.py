@@ -8,9 +8,9 @@ path come from the run's own streams (`Setup.streams`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -99,23 +99,16 @@ class NeuralRuns:
         """
         import torch
 
-        token = self._tokens.get()
+        from ..learning import drawing
+
+        token, seed = self._tokens.get(), int(rng.integers(2**31))
+        # The module of a function may draw from torch's own generators.
+        drawn = drawing(self._device, seed) if self._own else nullcontext()
         try:
-            with torch.cuda.stream(token.stream), self._reproducible():  # nothing happens where there is no stream
-                return self._walk(token, setup, number, rng, hops, stopped)
+            with torch.cuda.stream(token.stream), drawn:  # nothing happens where there is no stream
+                return self._walk(token, setup, number, rng, hops, stopped, seed)
         finally:
             self._tokens.put(token)
-
-    def _reproducible(self) -> AbstractContextManager[Any]:
-        """Leave torch's own generators as they were, if the module may draw from them, as a dropout does."""
-        import torch
-
-        if not self._own:
-            return nullcontext()
-        forked: AbstractContextManager[Any] = torch.random.fork_rng(
-            devices=[self._device] if self._device.type == "cuda" else []
-        )
-        return forked
 
     def _walk(
         self,
@@ -125,15 +118,13 @@ class NeuralRuns:
         rng: np.random.Generator,
         hops: Hops,
         stopped: Callable[[], bool],
+        seed: int,
     ) -> Learned:
         import torch
 
-        seed = int(rng.integers(2**31))
         # PyTorch's generator begins with 32 bits on a CPU: few enough to try them all.
         noise_of = rng if setup.secret and not self.on_gpu else None
         token.restart(self._make, setup.run.simulation.seed + number, noise_seed=seed, noise=noise_of)
-        if self._own:
-            torch.manual_seed(seed)
         noise = setup.protection.noise_std(setup.model, setup.noise_multiplier)
         sizes = setup.step_sizes.first(setup.hops)
         start = setup.data.start

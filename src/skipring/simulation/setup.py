@@ -85,7 +85,7 @@ class Course(ResolvedRun):
     def _check_rival(self, rival: Rival) -> None:
         """Refuse what only the token can do. A server waits for all that it asked, begun anew each time."""
         lateness, laps, clip_noisy = self.lateness, isinstance(rival, Laps), self.run.learning.clip_noisy
-        if isinstance(self.model, NeuralModel):
+        if isinstance(self.model, NeuralModel) and not laps:
             raise InvalidInput.because("schedule", rival.name, "is there for linear models, not for networks")
         if clip_noisy is not None and laps:
             reason = "is for schedules whose noise is a node's own; what laps learn from is a sum"
