@@ -26,6 +26,7 @@ from .simulate import simulate as simulate
 from .stragglers import Stragglers as Stragglers
 
 if TYPE_CHECKING:
+    from .account import noise_for as noise_for
     from .account import planned as planned
     from .account import transcript_account as transcript_account
     from .build import DealtRows as DealtRows
