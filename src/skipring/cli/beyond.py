@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def beyond(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="skew, stragglers, traces, nodes, order, hospitals or images.")
+        str, typer.Argument(metavar="NAME", help="skew, stragglers, traces, nodes, order, laps or images.")
     ],
     quick: Annotated[bool, typer.Option("--quick", help="A few runs, for a look.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the PNG, SVG and CSV files.")] = Path("paper-figures"),
@@ -32,7 +32,7 @@ def beyond(
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option(help="Number of runs of each cell, or of splits of the hospitals (default: as in results/)."),
+        typer.Option(help="Number of runs of each cell, or of splits of the tables of laps (default: as in results/)."),
     ] = None,
     traces: Annotated[
         Path | None, typer.Option(metavar="DIR", help="traces: folder of the files (default: SKIPRING_DATA/traces).")
@@ -43,9 +43,9 @@ def beyond(
 
     Skew: classes dealt unevenly to nodes. Stragglers: slow nodes that hold one class, and what helps against the bias.
     Traces: phones, a GPU cluster and wide-area links as they were measured. Nodes: how many nodes private learning
-    needs. Order: the noise that keeps a budget for every pair of nodes, by schedule. Hospitals: four real ones that
-    protect each patient. Images: MNIST and CIFAR-10 with each record protected (a GPU takes 15 minutes, two cores many
-    hours).
+    needs. Order: the noise that keeps a budget for every pair of nodes, by schedule. Laps: real tables with sites, four
+    hospitals among them, each record protected; laps, the walk, alone, and in one place. Images: MNIST and CIFAR-10
+    with each record protected (a GPU takes 15 minutes, two cores many hours).
     """
     from ..experiments import BEYOND  # loaded when the command runs
 
@@ -173,12 +173,12 @@ def _with(study: Any, **changes: int | None) -> Any:
     return dataclasses.replace(study, **{name: value for name, value in changes.items() if value is not None})
 
 
-def _hospitals(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
-    from ..experiments import Study, hospital_study
-    from ..report import hospital_findings
+def _laps(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
+    from ..experiments import LapsStudy, laps_study
+    from ..report import laps_findings
 
-    study = _with(Study.quick() if quick else Study(), splits=runs)
-    return hospital_findings(study, _carried_out(study, hospital_study))
+    study = _with(LapsStudy.quick() if quick else LapsStudy(), splits=runs)
+    return laps_findings(study, _carried_out(study, laps_study))
 
 
 def _images(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
@@ -212,4 +212,4 @@ def _traces(quick: bool, runs: int | None, folder: Path | None) -> Findings:
     return trace_findings(study, _carried_out(study, trace_study, folder))
 
 
-_STUDIES = {"hospitals": _hospitals, "images": _images, "order": _orders, "traces": _traces}
+_STUDIES = {"laps": _laps, "images": _images, "order": _orders, "traces": _traces}

@@ -17,9 +17,7 @@ RIDGES = (10.0, 1.0, 0.1, 0.01, 0.001)
 _FOLDS = 5
 
 
-def solved(
-    model: LinearModel, x: NDArray[Any], y: NDArray[Any], ridge: float, start: Floats | None = None
-) -> Floats:
+def solved(model: LinearModel, x: NDArray[Any], y: NDArray[Any], ridge: float, start: Floats | None = None) -> Floats:
     """Return the parameters with the least sum of losses, plus the ridge's part; no ball keeps them, no clipping.
 
     >>> from skipring.learning import LOGISTIC

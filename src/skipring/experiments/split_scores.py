@@ -1,8 +1,8 @@
 """What learning together is measured by, on one split of the rows: guess, learn alone, or put all rows in one place.
 
-One place without noise takes a solver: the model's loss is minimised to the end, with a ridge that is cross-validated on
-the rows it learns from. With noise it learns by laps of one node, whatever the schedule of the run. That is the noise
-of a trusted server, and covers an observer who sees all sums.
+One place without noise takes a solver: the model's loss is minimised to the end, with a ridge that is cross-validated
+on the rows it learns from. With noise it learns by laps of one node, whatever the schedule of the run. That is the
+noise of a trusted server, and covers an observer who sees all sums.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -148,36 +148,38 @@ class OneSplit:
         return self._scored([self._guessed(self._setup.data.labels)])
 
     def _own_guess(self, _: float | None) -> Score:
-        return self._scored([self._guessed(self._rows_of(node).labels) for node in range(self.nodes)])
+        return self._scored([self._guessed(own.labels) for own in self._places("alone")])
 
     def _together(self, epsilon: float | None) -> Score:
         setup = self._noisy(self._setup, epsilon)
         return self._scored([self._learned(setup, 0)], setup.noise_multiplier)
 
     def _alone(self, epsilon: float | None) -> Score:
-        each = [self._rows_of(node) for node in range(self.nodes)]
-        if epsilon is None:
-            return self.solved(each)
-        setups = [self._in_one_place(own, epsilon) for own in each]
-        found = [self._learned(setup, 1 + node) for node, setup in enumerate(setups)]
-        return self._scored(found, setups[0].noise_multiplier)
+        return self.solved("alone") if epsilon is None else self._noisy_laps("alone", epsilon)
 
     def _pooled(self, epsilon: float | None) -> Score:
-        data = self._setup.data
-        rows = dataclasses.replace(data, start=np.array([0, len(data.labels)]))
-        if epsilon is None:
-            return self.solved([rows])
-        setup = self._in_one_place(rows, epsilon)
-        return self._scored([self._learned(setup, 0)], setup.noise_multiplier)
+        return self.solved("pooled") if epsilon is None else self._noisy_laps("pooled", epsilon)
 
-    def solved(self, places: Sequence[NodeData], ridge: float | None = None) -> Score:
-        """Return the score of models that are solved for, from the rows of each place: with this ridge, or the best."""
+    def solved(self, who: str, ridge: float | None = None) -> Score:
+        """Return the score of models without noise, of each node or of one place: with this ridge, or the best."""
         found = []
-        for place, own in enumerate(places):
+        for place, own in enumerate(self._places(who)):
             rng = np.random.default_rng((self._run.simulation.seed, place))
             best = cross_validated(self._model, own.features, own.labels, rng) if ridge is None else ridge
             found.append(self._predicted(solved(self._model, own.features, own.labels, best)))
         return self._scored(found)
+
+    def _noisy_laps(self, who: str, epsilon: float) -> Score:
+        setups = [self._in_one_place(own, epsilon) for own in self._places(who)]
+        found = [self._learned(setup, 1 + place) for place, setup in enumerate(setups)]
+        return self._scored(found, setups[0].noise_multiplier)
+
+    def _places(self, who: str) -> list[NodeData]:
+        """Return the rows of each place that learns without others: of every node, or of all together."""
+        data = self._setup.data
+        if who == "pooled":
+            return [dataclasses.replace(data, start=np.array([0, len(data.labels)]))]
+        return [self._rows_of(node) for node in range(self.nodes)]
 
     def _rows_of(self, node: int) -> NodeData:
         data = self._setup.data

@@ -47,7 +47,7 @@ def worth_table(found: Worth) -> Table:
             table.add_row()
         last = row.who
         bands = (row.mean_over_nodes, row.all_rows) if found.own_rows else (row.mean_over_nodes,)
-        cells = [cell for band in bands for cell in (f"{band.median:.3f}", f"{band.low:.3f}-{band.high:.3f}")]
+        cells = [cell for band in bands for cell in (f"{band.median:.3f}", f"{band.low:.2f}-{band.high:.2f}")]
         cells += [] if row.log_loss is None else [f"{row.log_loss:.3f}"]
         table.add_row(names[row.who], _epsilon(row), *cells)
     return table
@@ -61,15 +61,17 @@ def _epsilon(row: WorthRow) -> str:
 
 def worth_notes(found: Worth) -> list[str]:
     """Say what the numbers rest on, and what no epsilon covers."""
-    whom = "a coalition of nodes that put together what they know" if found.laps else "another node that is always ready"
+    whom = (
+        "a coalition of nodes that put together what they know" if found.laps else "another node that is always ready"
+    )
     notes = [
         f"Median over {found.splits} splits, and what 10 % of them lie below and above."
         + (" Each node is tested on test rows of its own." if found.own_rows else "")
         + (" Log loss: mean over nodes." if found.rows[0].log_loss is not None else ""),
         f"Epsilon protects {PROTECTED[found.protects]} ({RELATION}) at delta {found.delta:g}. Together: promised,"
         f" against {whom}.",
-        "Alone and in one place with noise: laps of one node, with the noise of a server that all trust, against all who"
-        " see the model."
+        "Alone and in one place with noise: laps of one node, with the noise of a server that all trust, against all"
+        " who see the model."
         if found.protects != "node"
         else "Alone and in one place with noise are left out: laps would protect rows, not nodes.",
         "Alone and in one place without noise: the model's loss is minimised to the end, with a ridge that is"
