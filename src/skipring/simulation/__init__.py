@@ -28,6 +28,7 @@ from .stragglers import Stragglers as Stragglers
 if TYPE_CHECKING:
     from .account import noise_for as noise_for
     from .account import planned as planned
+    from .account import privacy_of as privacy_of
     from .account import transcript_account as transcript_account
     from .build import DealtRows as DealtRows
     from .build import setup_of_rows as setup_of_rows
