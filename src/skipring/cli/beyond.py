@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,7 +59,7 @@ def beyond(
         return
     if cells is not None:
         raise InvalidInput.because("cells", cells, f"{name} keeps no simulations; leave it out")
-    found = _STUDIES[name](quick, runs, traces)
+    found = _study(name, quick, runs, traces)
     files = list(map(str, found.files(base)))
     if as_json:
         print_json({"name": name, **found.facts, "notes": found.notes, "files": files})
@@ -162,54 +161,31 @@ def _nodes(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
 _DRAW = {"skew": _skew, "stragglers": _stragglers, "nodes": _nodes}
 
 
-def _carried_out(study: Any, simulate: Callable[..., Iterable[Any]], *of: object) -> list[Any]:
-    """Simulate a study with a progress bar; nothing is kept of it."""
+def _study(name: str, quick: bool, runs: int | None, folder: Path | None) -> Findings:
+    """Carry a study out with a progress bar, and return what came out; nothing is kept of it."""
+    from .. import experiments, report
+
+    kind, carry, tell, counts = _STUDIES[name]
+    study = getattr(experiments, kind)
+    study = study.quick() if quick else study()
+    study = study if runs is None else dataclasses.replace(study, **{counts: runs})
+    of = [_folder_of_traces(folder)] if name == "traces" else []
     with counted_runs(study.pieces, "nothing is kept; begin anew") as (stop, progress):
-        return list(simulate(*of, study, stop=stop, progress=progress))
+        found = list(getattr(experiments, carry)(*of, study, stop=stop, progress=progress))
+    return getattr(report, tell)(study, found)
 
 
-def _with(study: Any, **changes: int | None) -> Any:
-    """Return a study with what was asked for in place of what is usual."""
-    return dataclasses.replace(study, **{name: value for name, value in changes.items() if value is not None})
+def _folder_of_traces(given: Path | None) -> Path:
+    stored = os.environ.get("SKIPRING_DATA", "")
+    if given is None and not stored:
+        raise InvalidInput.because("traces", "missing", "say in which folder the files of traces are")
+    return Path(stored) / "traces" if given is None else given
 
 
-def _laps(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
-    from ..experiments import LapsStudy, laps_study
-    from ..report import laps_findings
-
-    study = _with(LapsStudy.quick() if quick else LapsStudy(), splits=runs)
-    return laps_findings(study, _carried_out(study, laps_study))
-
-
-def _images(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
-    from ..experiments import ImageStudy, image_study
-    from ..report import image_findings
-
-    few = ImageStudy(ways=("mnist-head",), seeds=2, most_settings=2, nodes=6) if quick else ImageStudy()
-    study = _with(few, seeds=runs)
-    return image_findings(study, _carried_out(study, image_study))
-
-
-def _orders(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
-    from ..experiments import OrderStudy, order_study
-    from ..report import order_findings
-
-    few = OrderStudy(sizes=((4, 10), (12, 10)), runs=2, search=2000, data="breast-cancer") if quick else OrderStudy()
-    study = _with(few, runs=runs)
-    return order_findings(study, _carried_out(study, order_study))
-
-
-def _traces(quick: bool, runs: int | None, folder: Path | None) -> Findings:
-    from ..experiments import TraceStudy, trace_study
-    from ..report import trace_findings
-
-    study = _with(TraceStudy.quick() if quick else TraceStudy(), runs=runs)
-    if folder is None:
-        stored = os.environ.get("SKIPRING_DATA", "")
-        if not stored:
-            raise InvalidInput.because("traces", "missing", "say in which folder the files of traces are")
-        folder = Path(stored) / "traces"
-    return trace_findings(study, _carried_out(study, trace_study, folder))
-
-
-_STUDIES = {"laps": _laps, "images": _images, "order": _orders, "traces": _traces}
+#: Of each study: what it is, what carries it out, what tells of it, and what `--runs` counts.
+_STUDIES = {
+    "laps": ("LapsStudy", "laps_study", "laps_findings", "splits"),
+    "images": ("ImageStudy", "image_study", "image_findings", "seeds"),
+    "order": ("OrderStudy", "order_study", "order_findings", "runs"),
+    "traces": ("TraceStudy", "trace_study", "trace_findings", "runs"),
+}

@@ -170,14 +170,16 @@ class ImageStudy:
     nodes: int | None = None
     device: str = "auto"
 
+    @classmethod
+    def quick(cls) -> ImageStudy:
+        """Return a study of a small part of the grid and of the nodes, for a look."""
+        return cls(ways=("mnist-head",), seeds=2, most_settings=2, nodes=6)
+
     @property
     def pieces(self) -> int:
         """How many runs there are."""
-        return sum(len(way.epsilons) * (len(self.grid(way)) + self.seeds) for way in self._ways)
-
-    @property
-    def _ways(self) -> list[ImageWay]:
-        return [IMAGE_WAYS[name] for name in self.ways]
+        ways = [IMAGE_WAYS[name] for name in self.ways]
+        return sum(len(way.epsilons) * (len(self.grid(way)) + self.seeds) for way in ways)
 
     def grid(self, way: ImageWay) -> list[_Tried]:
         """Return the settings that are tried."""
@@ -207,35 +209,22 @@ def image_study(
         way = IMAGE_WAYS[name]
         if study.nodes is not None:
             way = dataclasses.replace(way, nodes=study.nodes)
-        dataset = _with_test_rows(load_dataset(way.data))
-        chosen = _search(study, way, _held_back(dataset, way), counted)
+        dataset = load_dataset(way.data)
+        chosen = _search(study, way, dataset, counted)
         yield from _final(study, name, way, dataset, chosen, counted)
 
 
-def _with_test_rows(dataset: Dataset) -> Dataset:
-    """Return a data set whose last sixth is for testing, unless its publisher has said which rows are."""
-    if dataset.test_rows is not None:
-        return dataset
-    rows = len(dataset.features)
-    return dataclasses.replace(dataset, test_rows=np.arange(rows) >= rows - rows // 6)
+def _part(dataset: Dataset, rows: int, *, search: bool) -> Dataset:
+    """Return the first training rows and all test rows; or, for a search, a sixth of the training rows as test rows.
 
-
-def _held_back(dataset: Dataset, way: ImageWay) -> Dataset:
-    """Return the training part alone, a sixth of it (a fifth for fewer rows) as test rows: for the search."""
-    assert dataset.test_rows is not None
-    rows = np.flatnonzero(~dataset.test_rows)
-    kept = rows[: way.nodes * way.rows]
-    tests = np.zeros(len(kept), dtype=bool)
-    tests[-max(1, len(kept) // 6) :] = True
-    return dataset.part(kept, tests)
-
-
-def _limited(dataset: Dataset, rows: int) -> Dataset:
-    """Return the first `rows` training rows, and all test rows."""
-    assert dataset.test_rows is not None
-    train = np.flatnonzero(~dataset.test_rows)[:rows]
-    kept = np.concatenate([train, np.flatnonzero(dataset.test_rows)])
-    return dataset.part(kept, np.arange(len(kept)) >= len(train))
+    Where its publisher has not said which rows are for testing, it is the last sixth.
+    """
+    tests = dataset.test_rows
+    if tests is None:
+        tests = np.arange(len(dataset.labels)) >= len(dataset.labels) - len(dataset.labels) // 6
+    train = np.flatnonzero(~tests)[:rows]
+    kept = train if search else np.append(train, np.flatnonzero(tests))
+    return dataset.part(kept, np.arange(len(kept)) >= len(train) - (max(1, len(train) // 6) if search else 0))
 
 
 def _run(
@@ -303,7 +292,7 @@ class _Dealt:
 def _search(study: ImageStudy, way: ImageWay, dataset: Dataset, counted: _Counted) -> dict[float, tuple[_Tried, float]]:
     """Return the best setting for each epsilon, and its accuracy on rows that were held back."""
     nodes = max(2, way.nodes - way.nodes // 6)
-    dealt = _Dealt(way, dataset, nodes, 1, study.device)
+    dealt = _Dealt(way, _part(dataset, way.nodes * way.rows, search=True), nodes, 1, study.device)
     best: dict[float, tuple[_Tried, float]] = {}
     for tried in study.grid(way):
         for epsilon in way.epsilons:
@@ -323,7 +312,7 @@ def _final(
     counted: _Counted,
 ) -> Iterator[ImageRow]:
     """Make the runs that are reported: all nodes, the publisher's test rows, several seeds."""
-    dealt = _Dealt(way, _limited(dataset, way.nodes * way.rows), way.nodes, 2, study.device)
+    dealt = _Dealt(way, _part(dataset, way.nodes * way.rows, search=False), way.nodes, 2, study.device)
     # Settings of one bound side by side: they share what is compiled.
     for epsilon in sorted(way.epsilons, key=lambda one: str(chosen[one][0].bound)):
         tried, validation = chosen[epsilon]
