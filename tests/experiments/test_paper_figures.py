@@ -232,7 +232,7 @@ def test_a_figure_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         ("figure 2 --runs 5", "--runs: Figure 2 is computed, not simulated: leave the option out"),
         ("figure 2 --cells somewhere", "--cells: Figure 2 is computed, not simulated: leave the option out"),
         ("figure 2 --points 1", "--points 1: must be at least 2"),
-        ("beyond nothing", "NAME nothing: must be one of skew, stragglers, traces, nodes, order, hospitals"),
+        ("beyond nothing", "NAME nothing: must be one of skew, stragglers, traces, nodes, order, laps, images"),
         ("beyond laps --cells x", "--cells x: laps keeps no simulations"),
         ("beyond skew --runs 0", "--runs 0: must be at least 1"),
         ("numbers .", "DIR figure4-row2.csv: cannot be read: No such file or directory"),

@@ -73,8 +73,8 @@ class LapsStudy:
 class LapsRow:
     """What one of them reached on a table: medians over splits, on all test rows.
 
-    `excess` is the log loss above that of all rows in one place, with scikit-learn's usual ridge and with one that is
-    cross-validated; `strength` is rows x mu / columns, from which follows what is `promised`, if anything. `chosen` is
+    `excess` is the log loss above that of all rows in one place: with scikit-learn's usual ridge, and with one that is
+    cross-validated. `strength` is rows x mu / columns, from which follows what is `promised`, if anything. `chosen` is
     the rate or the ridge (None: cross-validated).
     """
 

@@ -63,7 +63,7 @@ class WorthRow:
 class Worth:
     """All cases on all splits, and what follows from them.
 
-    `own_rows` says whether test rows belong to nodes, so that each node is tested on its own, and `same_test_rows`
+    `own_rows` says whether test rows belong to nodes, so that each node is tested on its own. `same_test_rows` says
     whether the data set comes with test rows, so that splits differ in chance alone. `laps` says that all together
     learn by laps. `numbers` says whether labels are numbers and not classes, and `not_covered` what else of all nodes'
     rows was read, for those who learn alone, too. `nobody_skipped` says that nodes would learn their timeouts in a
