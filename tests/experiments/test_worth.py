@@ -145,7 +145,7 @@ def test_a_number_is_solved_for_as_least_squares() -> None:
             "data": {"nodes": 3, "standardise": False, "unit_rows": False},
             "model": {"label_bound": 10.0},
             "privacy": {"protects": "record"},
-            "schedule": {"steps": 9},
+            "schedule": {"name": "random-ring", "steps": 9},
         }
     )
     score = OneSplit(run, dataset).solved("pooled", ridge=0.5)

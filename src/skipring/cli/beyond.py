@@ -54,7 +54,7 @@ def beyond(
     if traces is not None and name != "traces":
         raise InvalidInput.because("traces", traces, f"is for the figure of traces, not for {name}")
     base = out / (name + ("-quick" if quick else ""))
-    if name not in _STUDIES:
+    if name in _DRAW:
         _sweep(name, base, changes, quick=quick, cells=cells if cells is not None else out / "sweeps", as_json=as_json)
         return
     if cells is not None:
@@ -162,17 +162,20 @@ _DRAW = {"skew": _skew, "stragglers": _stragglers, "nodes": _nodes}
 
 
 def _study(name: str, quick: bool, runs: int | None, folder: Path | None) -> Findings:
-    """Carry a study out with a progress bar, and return what came out; nothing is kept of it."""
+    """Carry a study out with a progress bar, and return what came out; nothing is kept of it.
+
+    A study is an object, a function that carries it out and one that tells of it, all with its name.
+    """
     from .. import experiments, report
 
-    kind, carry, tell, counts = _STUDIES[name]
-    study = getattr(experiments, kind)
+    one = name.removesuffix("s")
+    study = getattr(experiments, f"{one.capitalize()}Study")
     study = study.quick() if quick else study()
-    study = study if runs is None else dataclasses.replace(study, **{counts: runs})
+    study = study if runs is None else dataclasses.replace(study, runs=runs)
     of = [_folder_of_traces(folder)] if name == "traces" else []
     with counted_runs(study.pieces, "nothing is kept; begin anew") as (stop, progress):
-        found = list(getattr(experiments, carry)(*of, study, stop=stop, progress=progress))
-    return getattr(report, tell)(study, found)
+        found = list(getattr(experiments, f"{one}_study")(*of, study, stop=stop, progress=progress))
+    return getattr(report, f"{one}_findings")(study, found)
 
 
 def _folder_of_traces(given: Path | None) -> Path:
@@ -180,12 +183,3 @@ def _folder_of_traces(given: Path | None) -> Path:
     if given is None and not stored:
         raise InvalidInput.because("traces", "missing", "say in which folder the files of traces are")
     return Path(stored) / "traces" if given is None else given
-
-
-#: Of each study: what it is, what carries it out, what tells of it, and what `--runs` counts.
-_STUDIES = {
-    "laps": ("LapsStudy", "laps_study", "laps_findings", "splits"),
-    "images": ("ImageStudy", "image_study", "image_findings", "seeds"),
-    "order": ("OrderStudy", "order_study", "order_findings", "runs"),
-    "traces": ("TraceStudy", "trace_study", "trace_findings", "runs"),
-}

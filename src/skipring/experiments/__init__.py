@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from .laps import LAPS_PROMISES as LAPS_PROMISES
     from .laps import LAPS_WHO as LAPS_WHO
     from .laps import LapsRow as LapsRow
-    from .laps import LapsStudy as LapsStudy
-    from .laps import laps_study as laps_study
+    from .laps import LapStudy as LapStudy
+    from .laps import lap_study as lap_study
     from .orders import ORDER_BUDGET as ORDER_BUDGET
     from .orders import ORDER_SCHEDULES as ORDER_SCHEDULES
     from .orders import OrderRow as OrderRow

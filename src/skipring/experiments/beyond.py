@@ -9,11 +9,12 @@ import math
 
 import numpy as np
 
+from ..schedules import Laps
 from ..simulation import Result, RunSummary
 from .runner import SweepOutcome
 from .sweep import Cell, Sweep
 
-BEYOND = ("skew", "stragglers", "traces", "nodes", "order", "laps", "images")
+BEYOND = ("skew", "stragglers", "traces", "nodes", "order", Laps.name, "images")
 #: Name -> (x, mean, standard deviation).
 Series = dict[str, tuple[list[float], list[float], list[float]]]
 

@@ -162,10 +162,10 @@ class ImageRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageStudy:
-    """Which ways, how many seeds, and how much of the grid and of the data."""
+    """Which ways, how many runs, and how much of the grid and of the data."""
 
     ways: tuple[str, ...] = tuple(IMAGE_WAYS)
-    seeds: int = 5
+    runs: int = 5
     most_settings: int | None = None
     nodes: int | None = None
     device: str = "auto"
@@ -173,13 +173,13 @@ class ImageStudy:
     @classmethod
     def quick(cls) -> ImageStudy:
         """Return a study of a small part of the grid and of the nodes, for a look."""
-        return cls(ways=("mnist-head",), seeds=2, most_settings=2, nodes=6)
+        return cls(ways=("mnist-head",), runs=2, most_settings=2, nodes=6)
 
     @property
     def pieces(self) -> int:
         """How many runs there are."""
         ways = [IMAGE_WAYS[name] for name in self.ways]
-        return sum(len(way.epsilons) * (len(self.grid(way)) + self.seeds) for way in ways)
+        return sum(len(way.epsilons) * (len(self.grid(way)) + self.runs) for way in ways)
 
     def grid(self, way: ImageWay) -> list[_Tried]:
         """Return the settings that are tried."""
@@ -239,9 +239,9 @@ def _run(
         "learning": {"gradient_bound": tried.bound},
     }
     if way.laps:
-        laps = {"laps": tried.rounds, "coalition": way.coalition, "rate": tried.rate}
+        laps = {Laps.name: tried.rounds, "coalition": way.coalition, "rate": tried.rate}
         given = {key: value for key, value in laps.items() if value is not None}
-        return parse_run(run | {"schedule": {"name": Laps.name}, "laps": given, "delay": {"timeout": math.inf}})
+        return parse_run(run | {"schedule": {"name": Laps.name}, Laps.name: given, "delay": {"timeout": math.inf}})
     return parse_run(run | _walk(way, tried, tried.rounds * nodes))
 
 
@@ -318,7 +318,7 @@ def _final(
         tried, validation = chosen[epsilon]
         setup = dealt.setup(tried, epsilon)
         accuracies = []
-        for number in range(study.seeds):
+        for number in range(study.runs):
             accuracies.append(dealt.accuracy(setup, tried.bound, number))
             counted()
         promise = privacy_of(setup, IMAGE_DELTA, None).guarantee
@@ -333,7 +333,7 @@ def _final(
             method=promise.method,
             final_epsilon=outside,
             accuracies=tuple(accuracies),
-            chosen=tried.words("laps" if way.laps else "rounds"),
+            chosen=tried.words(Laps.name if way.laps else "rounds"),
             validation=validation,
             searched=len(study.grid(way)),
             noise_multiplier=setup.noise_multiplier,

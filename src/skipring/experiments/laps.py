@@ -28,7 +28,7 @@ LAPS_WHO = {
     "own guess": "majority of the site",
     "alone": "each site alone, no noise",
     "walk": "shared, walk",
-    "laps": "shared, laps",
+    Laps.name: "shared, laps",
     "pooled": "all rows in one place",
     "best": "same, ridge cross-validated",
 }
@@ -41,32 +41,35 @@ _MOST_DELTA = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class LapsStudy:
-    """Which tables, how often test rows are set aside, at which epsilons; the same seed gives the same numbers."""
+class LapStudy:
+    """Which tables, how often test rows are set aside (`runs`), and at which epsilons.
+
+    The same seed gives the same numbers.
+    """
 
     tables: tuple[str, ...] = (HOSPITALS, *consortium_tables())
-    splits: int = 9
+    runs: int = 9
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 8.0)
     rates: tuple[float, ...] = (3.0, 10.0)
     seed: int = 1
 
     @classmethod
-    def quick(cls) -> LapsStudy:
+    def quick(cls) -> LapStudy:
         """Return a study of some seconds, for a look."""
-        return cls(tables=(HOSPITALS, "radon", "breast-cancer"), splits=3, epsilons=(1.0, 8.0))
+        return cls(tables=(HOSPITALS, "radon", "breast-cancer"), runs=3, epsilons=(1.0, 8.0))
 
     @property
     def ways(self) -> list[tuple[str, float | None, float | None]]:
         """All that is compared: who, at which epsilon, and with which rate or ridge (None: it follows from rows)."""
         walks = [("walk", epsilon, rate) for epsilon in self.epsilons for rate in self.rates]
-        laps = [("laps", epsilon, None) for epsilon in self.epsilons]
+        laps = [(Laps.name, epsilon, None) for epsilon in self.epsilons]
         quiet = [("alone", None, None), ("alone", None, _LIGHT_RIDGE), ("pooled", None, _USUAL_RIDGE)]
         return [("own guess", None, None), *quiet, ("best", None, None), *walks, *laps]
 
     @property
     def pieces(self) -> int:
         """How many pieces of work there are."""
-        return len(self.tables) * self.splits * len(self.ways)
+        return len(self.tables) * self.runs * len(self.ways)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +97,8 @@ class LapsRow:
     chosen: float | None
 
 
-def laps_study(
-    study: LapsStudy,
+def lap_study(
+    study: LapStudy,
     *,
     stop: threading.Event | None = None,
     progress: Callable[[int], None] | None = None,
@@ -105,7 +108,7 @@ def laps_study(
         for number, name in enumerate(study.tables):
             dataset = load_dataset(name if name == HOSPITALS else f"consortium:{name}")
             found: list[list[Score]] = []
-            for split in range(study.splits):
+            for split in range(study.runs):
                 work = _Split(study, name, dataset, study.seed + split)
                 found.append([])
                 for score in pool.map(lambda way, of=work: of.score(*way, stop=stop), study.ways):
@@ -113,14 +116,14 @@ def laps_study(
                         raise Interrupted(f"{number} of {len(study.tables)} tables are finished")
                     found[-1].append(score)
                     if progress is not None:
-                        progress((number * study.splits + split) * len(study.ways) + len(found[-1]))
+                        progress((number * study.runs + split) * len(study.ways) + len(found[-1]))
             yield from _rows(study, name, work, found)
 
 
 class _Split:
     """One way to set test rows aside, and all who learn from the others."""
 
-    def __init__(self, study: LapsStudy, name: str, dataset: Dataset, seed: int) -> None:
+    def __init__(self, study: LapStudy, name: str, dataset: Dataset, seed: int) -> None:
         run = _run(name, dataset, seed)
         self.delta = run.privacy.delta
         self.laps = OneSplit(run, dataset)
@@ -137,7 +140,7 @@ class _Split:
             return self._walks[way].score(Case("together", epsilon))
         if who in ("alone", "pooled", "best"):
             return self.laps.solved("alone" if who == "alone" else "pooled", ridge=way)
-        return self.laps.score(Case("together" if who == "laps" else who, epsilon))
+        return self.laps.score(Case("together" if who == Laps.name else who, epsilon))
 
 
 def _run(name: str, dataset: Dataset, seed: int) -> RunFile:
@@ -156,7 +159,7 @@ def _run(name: str, dataset: Dataset, seed: int) -> RunFile:
     )
 
 
-def _rows(study: LapsStudy, name: str, work: _Split, found: list[list[Score]]) -> Iterator[LapsRow]:
+def _rows(study: LapStudy, name: str, work: _Split, found: list[list[Score]]) -> Iterator[LapsRow]:
     """Yield a row for each who and epsilon, of the way with the least log loss."""
     rows, columns = work.laps.shape
     numbers = np.array([[_numbers(score) for score in split] for split in found])
@@ -182,7 +185,7 @@ def _rows(study: LapsStudy, name: str, work: _Split, found: list[list[Score]]) -
             auc=float(medians[place, 2]),
             excess=(float(above[0][place]), float(above[1][place])),
             strength=strength,
-            promised=_promised(strength) if strength is not None and who == "laps" else None,
+            promised=_promised(strength) if strength is not None and who == Laps.name else None,
             chosen=study.ways[place][2],
         )
 

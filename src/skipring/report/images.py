@@ -40,7 +40,7 @@ _NOTES = (
 
 def image_findings(study: ImageStudy, rows: Sequence[ImageRow]) -> Findings:
     """Return what came out of the study of images."""
-    title = f"Each record protected, delta {IMAGE_DELTA:g}: medians and quartiles of {study.seeds} runs"
+    title = f"Each record protected, delta {IMAGE_DELTA:g}: medians and quartiles of {study.runs} runs"
     return Findings(
         title=title,
         facts={"delta": IMAGE_DELTA, "rows": [dataclasses.asdict(row) | {"median": row.median} for row in rows]},

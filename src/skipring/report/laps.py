@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._writing import write_csv
-from ..experiments import LAPS_PROMISES, LAPS_WHO, LapsRow, LapsStudy
+from ..experiments import LAPS_PROMISES, LAPS_WHO, LapsRow, LapStudy
 from ..privacy import RELATION
+from ..schedules import Laps
 from .figures import PALETTE, new_figure, save_figure, style
 from .findings import Findings
 from .plain import plain_table
@@ -28,15 +29,15 @@ _LOOKS = {
     "own guess": ("0.5", ":"),
     "alone": (PALETTE[2], "--"),
     "walk": (PALETTE[1], "-"),
-    "laps": (PALETTE[0], "-"),
+    Laps.name: (PALETTE[0], "-"),
     "pooled": ("0.2", "--"),
     "best": ("0.2", ":"),
 }
 
 
-def laps_findings(study: LapsStudy, rows: Sequence[LapsRow]) -> Findings:
+def lap_findings(study: LapStudy, rows: Sequence[LapsRow]) -> Findings:
     """Return what came out of the study of laps on real tables."""
-    title = f"{len(study.tables)} tables with sites, each record protected: medians over {study.splits} splits"
+    title = f"{len(study.tables)} tables with sites, each record protected: medians over {study.runs} splits"
     verdict = _verdict(rows, _told(study))
     notes = (
         f"Protected is one record ({RELATION}) against the default coalition (laps: a fifth of the sites, one at least)"
@@ -60,20 +61,20 @@ def _listed(numbers: Sequence[float]) -> str:
     return " and ".join(f"{number:g}" for number in numbers)
 
 
-def _told(study: LapsStudy) -> float:
+def _told(study: LapStudy) -> float:
     return min(study.epsilons, key=lambda epsilon: abs(epsilon - _SHOWN))
 
 
 def _verdict(rows: Sequence[LapsRow], epsilon: float) -> str:
     """Say what laps lose, and whether what is promised holds."""
     at = [row for row in rows if row.epsilon == epsilon]
-    loss = {who: np.mean([row.excess[0] for row in at if row.who == who]) for who in ("laps", "walk")}
+    loss = {who: np.mean([row.excess[0] for row in at if row.who == who]) for who in (Laps.name, "walk")}
     promised = [row for row in rows if row.promised is not None]
     kept, best = (sum(row.excess[which] <= (row.promised or 0.0) for row in promised) for which in (0, 1))
     limits = ", ".join(f"{most:g} above {least:g}" for least, most in LAPS_PROMISES)
     return (
-        f"At epsilon {epsilon:g} laps have a log loss {loss['laps']:.3f} above that of all rows in one place, and the"
-        f" walk {loss['walk']:.3f} (mean over tables). What rows x mu / columns promises (at most {limits}) holds in"
+        f"At epsilon {epsilon:g} laps have a log loss {loss[Laps.name]:.3f} above that of all rows in one place, and"
+        f" the walk {loss['walk']:.3f} (mean over tables). What rows x mu / columns promises (at most {limits}) holds in"
         f" {kept} of {len(promised)} cases, and in {best} if the ridge in one place is cross-validated."
     )
 
@@ -97,8 +98,8 @@ def _each_table(rows: Sequence[LapsRow], epsilon: float) -> Table:
     table = plain_table(f"log loss at\nepsilon {epsilon:g}", right=heads)
     for name in dict.fromkeys(row.table for row in rows):
         mine = {row.who: row for row in rows if row.table == name and row.epsilon in (None, epsilon)}
-        laps = mine["laps"]
-        losses = [f"{mine[who].log_loss:.3f}" for who in ("own guess", "alone", "walk", "laps", "pooled")]
+        laps = mine[Laps.name]
+        losses = [f"{mine[who].log_loss:.3f}" for who in ("own guess", "alone", "walk", Laps.name, "pooled")]
         promised = "-" if laps.promised is None else f"{laps.promised:g}"
         table.add_row(name, str(laps.sites), f"{laps.strength:.0f}", *losses, f"{laps.excess[0]:.3f}", promised)
     return table
@@ -116,7 +117,7 @@ def _write(rows: Sequence[LapsRow], path: Path) -> list[Path]:
     return [path]
 
 
-def _draw(rows: Sequence[LapsRow], study: LapsStudy, paths: Sequence[Path], *, title: str) -> None:
+def _draw(rows: Sequence[LapsRow], study: LapStudy, paths: Sequence[Path], *, title: str) -> None:
     """Draw the mean log loss against epsilon, and what each table loses against rows x mu / columns."""
     with style():
         figure = new_figure(10.4, 5.2)
@@ -126,9 +127,9 @@ def _draw(rows: Sequence[LapsRow], study: LapsStudy, paths: Sequence[Path], *, t
         save_figure(figure, paths)
 
 
-def _means(axes: Axes, rows: Sequence[LapsRow], study: LapsStudy) -> None:
+def _means(axes: Axes, rows: Sequence[LapsRow], study: LapStudy) -> None:
     for who, (colour, dashes) in _LOOKS.items():
-        epsilons = study.epsilons if who in ("walk", "laps") else (None,)
+        epsilons = study.epsilons if who in ("walk", Laps.name) else (None,)
         means = [
             float(np.mean([row.log_loss for row in rows if (row.who, row.epsilon) == (who, epsilon)]))
             for epsilon in epsilons
@@ -144,7 +145,7 @@ def _means(axes: Axes, rows: Sequence[LapsRow], study: LapsStudy) -> None:
 
 
 def _losses(axes: Axes, rows: Sequence[LapsRow]) -> None:
-    for who in ("walk", "laps"):
+    for who in ("walk", Laps.name):
         mine = [(row.strength, max(row.excess[0], 1e-3)) for row in rows if row.who == who]
         colour = _LOOKS[who][0]
         axes.plot(*zip(*mine, strict=True), ls="none", marker="o", ms=4, alpha=0.7, color=colour, label=LAPS_WHO[who])
