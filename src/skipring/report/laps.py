@@ -74,8 +74,8 @@ def _verdict(rows: Sequence[LapsRow], epsilon: float) -> str:
     limits = ", ".join(f"{most:g} above {least:g}" for least, most in LAPS_PROMISES)
     return (
         f"At epsilon {epsilon:g} laps have a log loss {loss[Laps.name]:.3f} above that of all rows in one place, and"
-        f" the walk {loss['walk']:.3f} (mean over tables). What rows x mu / columns promises (at most {limits}) holds in"
-        f" {kept} of {len(promised)} cases, and in {best} if the ridge in one place is cross-validated."
+        f" the walk {loss['walk']:.3f} (mean over tables). What rows x mu / columns promises (at most {limits}) holds"
+        f" in {kept} of {len(promised)} cases, and in {best} if the ridge in one place is cross-validated."
     )
 
 
