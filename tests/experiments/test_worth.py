@@ -12,16 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
 
 from skipring.data import NodeData, Schema, load_dataset, made_up_rows
 from skipring.errors import InvalidInput
 from skipring.experiments import Band, Worth, WorthRow, baselines, worth
+from skipring.experiments.solver import RIDGES, cross_validated
 from skipring.experiments.split_scores import Case, OneSplit, cases_of
-from skipring.learning import LinearLearner, LinearModel, Protection, Rows
-from skipring.network.node import NoiseSource
-from skipring.privacy import Unit, gdp_epsilon
+from skipring.learning import LinearLaps, LinearModel, on_grid
+from skipring.learning.reference import mean_loss
+from skipring.privacy import Unit, gdp_epsilon, gdp_mu
 from skipring.runs import RunFile, dataset_of, dealt_rows, parse_run, read_run_file
-from skipring.simulation import Interrupted, build, simulate
+from skipring.simulation import Interrupted, build, run_one, simulate
+from skipring.simulation.laps import lap_rule, share_in
 
 Command = Callable[[str], Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,18 +43,9 @@ def split_of(run: RunFile) -> OneSplit:
     return OneSplit(run, dataset_of(run))
 
 
-def descended(run: RunFile, own: NodeData, batch: int | None, updates: int) -> np.ndarray[Any, Any]:
-    """Learn from some rows in one place without noise, update after update, as a node of a network would."""
-    model = build(run).model
-    assert isinstance(model, LinearModel)
-    rows = Rows(own.features.astype(float), own.labels, own.features[:0].astype(float), own.labels[:0], model.classes)
-    learner = LinearLearner(
-        model, rows, protection=Protection(unit=run.privacy.protects, batch=batch), rng=np.random.default_rng(1)
-    )
-    w = learner.initial()
-    for turn, size in enumerate(build(run).step_sizes.first(updates)):
-        w = learner.update(w, turn=turn, step_size=float(size), noise_multiplier=0.0, noise=NoiseSource())
-    return w
+def scikit(x: Any, y: Any, ridge: float) -> LogisticRegression:
+    """Fit what scikit-learn fits with a ridge beside the sum of losses; the constant, if any, is a column."""
+    return LogisticRegression(C=1.0 / ridge, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(x, y)
 
 
 def part(owned: NodeData, low: int, high: int) -> NodeData:
@@ -85,16 +80,41 @@ def test_test_rows_keep_their_node() -> None:
 
 def test_a_hospital_alone_learns_from_its_own_rows_and_is_tested_on_its_own() -> None:
     split, (_, ready, owned) = split_of(HOSPITALS), dealt_rows(HOSPITALS)
-    wrong = []
+    model = build(HOSPITALS).model
+    assert isinstance(model, LinearModel)
+    assert ready.test_groups is not None
+    wrong, losses, likely = [], [], np.zeros(len(ready.test_y))
     for node in range(4):
-        own = part(owned, int(owned.start[node]), int(owned.start[node + 1]))
-        w = descended(HOSPITALS, own, len(own.labels), 80)
-        assert ready.test_groups is not None
-        wrong.append((ready.test_x @ w > 0.0)[ready.test_groups == node] != ready.test_y[ready.test_groups == node])
+        own, mine = part(owned, int(owned.start[node]), int(owned.start[node + 1])), ready.test_groups == node
+        ridge = cross_validated(model, own.features, own.labels, np.random.default_rng((1, node)))
+        likely[mine] = scikit(own.features, own.labels, ridge).predict_proba(ready.test_x[mine])[:, 1]
+        wrong.append((likely[mine] > 0.5) != ready.test_y[mine])
+        losses.append(log_loss(ready.test_y[mine], likely[mine], labels=[0, 1]))
     score = split.score(Case("alone"))
     assert score.at_nodes == pytest.approx([each.mean() for each in wrong])
     assert score.mean_over_nodes == pytest.approx(np.mean([each.mean() for each in wrong]))
     assert score.all_rows == pytest.approx(np.concatenate(wrong).mean())
+    assert score.log_loss == pytest.approx((np.mean(losses), log_loss(ready.test_y, likely)), abs=1e-5)
+    assert score.auc == pytest.approx(roc_auc_score(ready.test_y, likely), abs=1e-4)
+
+
+def test_the_ridge_is_the_best_of_those_that_scikit_learn_would_compare() -> None:
+    _, _, owned = dealt_rows(HOSPITALS)
+    model = build(HOSPITALS).model
+    assert isinstance(model, LinearModel)
+    x, y = owned.features[:200], owned.labels[:200]
+    folds = np.random.default_rng(5).permutation(200) % 5
+    losses = [
+        sum(
+            log_loss(
+                y[folds == fold], scikit(x[folds != fold], y[folds != fold], ridge).predict_proba(x[folds == fold])
+            )
+            for fold in range(5)
+        )
+        for ridge in RIDGES
+    ]
+    assert cross_validated(model, x, y, np.random.default_rng(5)) == RIDGES[int(np.argmin(losses))]
+    assert cross_validated(model, x[:1], y[:1], np.random.default_rng(5)) == RIDGES[0]
 
 
 @pytest.mark.parametrize(("protects", "batch"), [("record", None), ("node", None), ("record", 40)])
@@ -102,17 +122,42 @@ def test_pooled_is_one_node_that_holds_all_rows(protects: Unit, batch: int | Non
     changes = {"privacy": {"protects": protects}, "learning": {"rate": 2.0, "batch": batch}}
     run = parse_run(DIGITS | changes)
     _, ready, owned = dealt_rows(run)
-    rows = len(owned.labels)
-    # Without a batch an update takes all rows of a node, and so all rows. With one, as many as a round of six nodes.
-    own = part(owned, 0, rows)
-    taken = None if protects == "node" else rows if batch is None else 6 * batch
-    score = split_of(run).score(Case("pooled"))
-    w = descended(run, own, taken, 60) if batch is None else None
-    if w is not None:
-        wrong = np.argmax(ready.test_x @ w.reshape(10, -1).T, axis=1) != ready.test_y
-        assert score.all_rows == pytest.approx(float(wrong.mean()), abs=1.5 / len(wrong))
+    score, split = split_of(run).solved("pooled", ridge=1.0), split_of(run)
+    fitted = scikit(owned.features, owned.labels, 1.0)
+    assert score.all_rows == pytest.approx(float((fitted.predict(ready.test_x) != ready.test_y).mean()), abs=1e-9)
     assert score.mean_over_nodes == score.all_rows  # test rows belong to no node
-    assert split_of(run)._in_one_place(own, 6, None).protection.batch == taken
+    assert score.log_loss is not None
+    assert score.log_loss[1] == pytest.approx(log_loss(ready.test_y, fitted.predict_proba(ready.test_x)), abs=1e-4)
+    assert score.auc is None
+    best = split.score(Case("pooled"))
+    assert best.log_loss is not None
+    assert best.log_loss[1] < score.log_loss[1]
+    if protects == "record":
+        setup = split._in_one_place(part(owned, 0, len(owned.labels)), 2.0)
+        assert (setup.data.nodes, setup.protection.batch, setup.part_counts) == (1, len(owned.labels), (1,))
+
+
+def test_a_number_is_solved_for_as_least_squares() -> None:
+    schema = Schema.of([{"name": "a", "range": [0, 1]}, {"name": "b", "range": [0, 1]}, LABEL])
+    dataset = made_up_rows(schema, 300, np.random.default_rng(2))
+    run = parse_run(
+        {
+            "data": {"nodes": 3, "standardise": False, "unit_rows": False},
+            "model": {"label_bound": 10.0},
+            "privacy": {"protects": "record"},
+            "schedule": {"name": "random-ring", "steps": 9},
+        }
+    )
+    score = OneSplit(run, dataset).solved("pooled", ridge=0.5)
+    _, ready, owned = dealt_rows(run, dataset)
+    x = owned.features
+    w = np.linalg.solve(x.T @ x + 0.5 * np.eye(x.shape[1]), x.T @ owned.labels)
+    assert score.all_rows == pytest.approx(float(np.mean((ready.test_x @ w - ready.test_y) ** 2)), rel=1e-5)
+    assert (score.log_loss, score.auc) == (None, None)
+    assert OneSplit(run, dataset).score(Case("pooled", 8.0)).noise_multiplier > 0.0
+
+
+LABEL: dict[str, Any] = {"name": "y", "label": True, "range": [10, 30]}
 
 
 @pytest.mark.parametrize("epsilon", [None, 2.0])
@@ -127,21 +172,61 @@ def test_together_is_the_simulation_of_the_run_file(epsilon: float | None) -> No
     assert score.noise_multiplier == pytest.approx(result.resolved.noise_multiplier)
 
 
-@pytest.mark.parametrize(("batch", "charged"), [(None, 20), (110, 10), (30, 3)])
-def test_who_learns_alone_is_charged_for_each_update_that_a_row_takes_part_in(batch: int | None, charged: int) -> None:
-    run = HOSPITALS.model_copy(update={"learning": HOSPITALS.learning.model_copy(update={"batch": batch})})
+@pytest.mark.parametrize("schedule", ["random-ring", "laps"])
+@pytest.mark.parametrize(("batch", "laps"), [(None, "auto"), (110, 3)])
+def test_one_place_has_the_noise_of_a_trusted_server(schedule: str, batch: int | None, laps: Any) -> None:
+    steps = {"name": schedule, "steps": 80 if schedule == "random-ring" else None}
+    run = HOSPITALS.having(learning={"batch": batch}, schedule=steps, laps={"laps": laps} if schedule == "laps" else {})
     split = split_of(run)
-    setup = split._in_one_place(split._rows_of(0), 1, 2.0)  # 200 training rows or so
-    parts = len(setup.parts[0])
-    assert (setup.steps, parts, -(-20 // parts)) == (20, {None: 1, 110: 2, 30: 7}[batch], charged)
-    times = Counter(row for turn in range(20) for row in setup.parts[0][turn % parts].tolist())
-    assert max(times.values()) == charged
-    # So many Gaussian mechanisms of sensitivity 2 are one of sensitivity 2 sqrt(charged).
-    assert gdp_epsilon(2.0 * math.sqrt(charged) / setup.noise_multiplier, 1e-4) == pytest.approx(2.0, rel=1e-6)
-    for node in range(4):  # nobody is divided by more rows than it has
-        own = split._rows_of(node)
-        rows = int(own.sizes[0])
-        assert split._in_one_place(own, 1, 2.0).protection.batch == min(rows, rows if batch is None else batch)
+    assert len(split._places("pooled")) == 1
+    for own in [*split._places("alone"), *split._places("pooled")]:
+        setup = split._in_one_place(own, 2.0)
+        assert setup.steps == (3 if schedule == "laps" and laps == 3 else 5)
+        assert setup.parts == [[pytest.approx(np.arange(len(own.labels)))]]  # each lap takes all rows
+        rule = lap_rule(setup)
+        # Each lap is a Gaussian mechanism; together they are one, whose mu has the sum of squares.
+        mu2 = sum((rule.sum_of(lap).sensitivity / share_in(setup, rule, lap, 1)) ** 2 for lap in range(setup.steps))
+        assert gdp_epsilon(math.sqrt(mu2), 1e-4) == pytest.approx(2.0, rel=1e-4)
+
+
+def test_pooled_with_noise_is_what_laps_of_its_sums_come_to() -> None:
+    """Add up the sums of all rows by hand, with as much noise as follows from mu, and take the steps."""
+    split, (_, ready, owned) = split_of(HOSPITALS), dealt_rows(HOSPITALS)
+    model = build(HOSPITALS).model
+    assert isinstance(model, LinearModel)
+    rng, mu = np.random.default_rng(4), gdp_mu(8.0, 1e-4)
+    rule, found = LinearLaps(model, mu), []
+    for _ in range(40):
+        state = rule.start()
+        for lap, weight in enumerate(rule.weights):
+            kind = rule.sum_of(lap)
+            total = rule.contribution(state, on_grid(owned.features), owned.labels) * kind.grid
+            std = kind.sensitivity / (mu * math.sqrt(weight))
+            total = total + std * kind.scales * rng.standard_normal(len(kind.scales))
+            state = rule.step(state, total, std=std, rows=len(owned.labels))
+        found.append(mean_loss(model, state.average, ready.test_x, ready.test_y))
+    drawn, setup = [], split._in_one_place(split._places("pooled")[0], 8.0)
+    for seed in range(40):
+        drawn.append(float(run_one(setup, seed).loss[-1]))
+    # Five standard errors of the difference of two means.
+    error = math.sqrt((np.var(found) + np.var(drawn)) / 40)
+    assert abs(np.mean(found) - np.mean(drawn)) < 5.0 * error
+    assert error < 0.01
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_together_by_laps_is_the_simulation_of_laps(epsilon: float | None) -> None:
+    quiet = {"noise_multiplier": 0.0, "epsilon": None}
+    run = HOSPITALS.having(
+        schedule={"name": "laps", "steps": None},
+        privacy=quiet if epsilon is None else {"epsilon": epsilon},
+        simulation={"runs": 1},
+    )
+    result, score = simulate(run), split_of(run).score(Case("together", epsilon))
+    assert score.all_rows == pytest.approx(result.test_error[0, -1], abs=1e-12)
+    assert score.log_loss is not None
+    assert score.log_loss[1] == pytest.approx(result.loss[0, -1], abs=1e-9)
+    assert score.noise_multiplier == pytest.approx(result.resolved.noise_multiplier)
 
 
 def test_rows_of_persons_are_pooled_and_left_alone_with_their_persons() -> None:
@@ -219,7 +304,13 @@ def found(
     def row(who: str, epsilon: float | None, errors: list[float]) -> WorthRow:
         band = Band.of(errors)
         return WorthRow(
-            who=who, epsilon=epsilon, mean_over_nodes=band, all_rows=band, errors=tuple(errors), noise_multiplier=0.0
+            who=who,
+            epsilon=epsilon,
+            mean_over_nodes=band,
+            all_rows=band,
+            log_loss=None,
+            errors=tuple(errors),
+            noise_multiplier=0.0,
         )
 
     by_split = alone if isinstance(alone, list) else [alone] * splits
@@ -231,7 +322,7 @@ def found(
         nodes=4,
         protects=protects,
         delta=1e-5,
-        updates=(80, 20),
+        laps=False,
         own_rows=own is not None,
         same_test_rows=False,
         numbers=False,
@@ -379,9 +470,9 @@ def test_the_command_takes_made_up_rows_of_a_schema(skipring: Command, run_file:
         "each node alone no noise",
         "all rows in one place 8",
         "The rows are made up: they say what a run costs and how much noise it has, and nothing about real rows",
-        "Test rows were looked at, which no epsilon covers. Nothing was searched",
+        "Test rows were looked at, which no epsilon covers. Nothing else was searched",
         "None covers this table: many runs on the same rows, some without noise.",
-        "10 updates are charged in full, by composition",
+        "laps of one node, with the noise of a server that all trust",
     ):
         assert said in words
     assert (run_file.parent / "there" / "worth.png").stat().st_size > 10_000
@@ -430,9 +521,10 @@ def test_no_noise_may_be_asked_for_though_it_is_always_there(skipring: Command, 
 def test_a_whole_node_in_one_place_is_not_hidden(skipring: Command, run_file: Path) -> None:
     line = "worth run.toml --made-up 200 --epsilons 1 --splits 1 --set privacy.protects=node --json"
     data = skipring(line).data
-    assert {(row["who"], row.get("epsilon")) for row in data["rows"]} >= {("alone", 1.0), ("together", 1.0)}
-    assert not [row for row in data["rows"] if row["who"] == "pooled" and row["epsilon"] is not None]
-    assert "In one place with noise is left out: it would protect rows, not nodes." in data["notes"]
+    noisy = {row["who"] for row in data["rows"] if row["epsilon"] is not None}
+    assert noisy == {"together"}
+    assert {row["who"] for row in data["rows"] if row["epsilon"] is None} >= {"alone", "together", "pooled"}
+    assert "Alone and in one place with noise are left out: laps would protect rows, not nodes." in data["notes"]
 
 
 def test_a_figure_without_a_folder_goes_where_the_help_says(skipring: Command, run_file: Path) -> None:
@@ -453,7 +545,12 @@ def test_a_network_that_learns_its_timeouts_is_asked_about_as_if_nobody_were_ski
     assert "here nobody is skipped" in " ".join(found["notes"])
 
 
-def test_laps_are_refused_since_nodes_alone_would_have_too_few_steps() -> None:
-    run = parse_run({"data": {"nodes": 4}, "schedule": {"name": "laps"}})
-    with pytest.raises(InvalidInput, match="compare knows laps"):
-        worth(run, epsilons=[1.0], splits=1)
+def test_laps_are_compared_with_the_noise_of_a_server_and_tell_of_coalitions(skipring: Command, run_file: Path) -> None:
+    data = skipring("worth run.toml --made-up 400 --epsilons 4 --splits 2 --set schedule.name=laps --json").data
+    noise = {(row["who"], row["epsilon"]): row["noise_multiplier"] for row in data["rows"]}
+    # The noise that a coalition cannot take off is that of a server; what is on the sum is more.
+    assert noise["together", 4.0] == pytest.approx(noise["pooled", 4.0], rel=1e-3)
+    assert noise["alone", 4.0] == pytest.approx(noise["pooled", 4.0], rel=1e-3)
+    loss = {(row["who"], row["epsilon"]): row["log_loss"] for row in data["rows"]}
+    assert loss["pooled", None] < loss["guess", None]
+    assert "against a coalition of nodes" in " ".join(data["notes"])

@@ -410,7 +410,7 @@ def test_compare_and_report_show_rivals_beside_the_token(skipring: Command, tmp_
     assert set(rows) == {"random-ring", *RIVALS}
     assert rows["gossip"]["skip_rate"] == 0.0
     page = (tmp_path / "report.html").read_text()
-    for words in ("<td>epsilon, Muffliato, Theorem 4 (not proven)</td>", "<td>epsilon, realised, another node</td>"):
+    for words in ("<td>epsilon, Muffliato, Theorem 4 (not proven)</td>", "<td>epsilon, in this run, another node</td>"):
         assert words in page
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 def beyond(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="skew, stragglers, traces, nodes, order, hospitals or images.")
+        str, typer.Argument(metavar="NAME", help="skew, stragglers, traces, nodes, order, laps or images.")
     ],
     quick: Annotated[bool, typer.Option("--quick", help="A few runs, for a look.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the PNG, SVG and CSV files.")] = Path("paper-figures"),
@@ -32,7 +31,7 @@ def beyond(
     ] = None,
     runs: Annotated[
         int | None,
-        typer.Option(help="Number of runs of each cell, or of splits of the hospitals (default: as in results/)."),
+        typer.Option(help="Number of runs of each cell, or of splits of the tables of laps (default: as in results/)."),
     ] = None,
     traces: Annotated[
         Path | None, typer.Option(metavar="DIR", help="traces: folder of the files (default: SKIPRING_DATA/traces).")
@@ -43,9 +42,9 @@ def beyond(
 
     Skew: classes dealt unevenly to nodes. Stragglers: slow nodes that hold one class, and what helps against the bias.
     Traces: phones, a GPU cluster and wide-area links as they were measured. Nodes: how many nodes private learning
-    needs. Order: the noise that keeps a budget for every pair of nodes, by schedule. Hospitals: four real ones that
-    protect each patient. Images: MNIST and CIFAR-10 with each record protected (a GPU takes 15 minutes, two cores many
-    hours).
+    needs. Order: the noise that keeps a budget for every pair of nodes, by schedule. Laps: real tables with sites, four
+    hospitals among them, each record protected; laps, the walk, alone, and in one place. Images: MNIST and CIFAR-10
+    with each record protected (a GPU takes 15 minutes, two cores many hours).
     """
     from ..experiments import BEYOND  # loaded when the command runs
 
@@ -55,12 +54,12 @@ def beyond(
     if traces is not None and name != "traces":
         raise InvalidInput.because("traces", traces, f"is for the figure of traces, not for {name}")
     base = out / (name + ("-quick" if quick else ""))
-    if name not in _STUDIES:
+    if name in _DRAW:
         _sweep(name, base, changes, quick=quick, cells=cells if cells is not None else out / "sweeps", as_json=as_json)
         return
     if cells is not None:
         raise InvalidInput.because("cells", cells, f"{name} keeps no simulations; leave it out")
-    found = _STUDIES[name](quick, runs, traces)
+    found = _study(name, quick, runs, traces)
     files = list(map(str, found.files(base)))
     if as_json:
         print_json({"name": name, **found.facts, "notes": found.notes, "files": files})
@@ -162,54 +161,25 @@ def _nodes(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
 _DRAW = {"skew": _skew, "stragglers": _stragglers, "nodes": _nodes}
 
 
-def _carried_out(study: Any, simulate: Callable[..., Iterable[Any]], *of: object) -> list[Any]:
-    """Simulate a study with a progress bar; nothing is kept of it."""
+def _study(name: str, quick: bool, runs: int | None, folder: Path | None) -> Findings:
+    """Carry a study out with a progress bar, and return what came out; nothing is kept of it.
+
+    A study is an object, a function that carries it out and one that tells of it, all with its name.
+    """
+    from .. import experiments, report
+
+    one = name.removesuffix("s")
+    study = getattr(experiments, f"{one.capitalize()}Study")
+    study = study.quick() if quick else study()
+    study = study if runs is None else dataclasses.replace(study, runs=runs)
+    of = [_folder_of_traces(folder)] if name == "traces" else []
     with counted_runs(study.pieces, "nothing is kept; begin anew") as (stop, progress):
-        return list(simulate(*of, study, stop=stop, progress=progress))
+        found = list(getattr(experiments, f"{one}_study")(*of, study, stop=stop, progress=progress))
+    return getattr(report, f"{one}_findings")(study, found)
 
 
-def _with(study: Any, **changes: int | None) -> Any:
-    """Return a study with what was asked for in place of what is usual."""
-    return dataclasses.replace(study, **{name: value for name, value in changes.items() if value is not None})
-
-
-def _hospitals(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
-    from ..experiments import Study, hospital_study
-    from ..report import hospital_findings
-
-    study = _with(Study.quick() if quick else Study(), splits=runs)
-    return hospital_findings(study, _carried_out(study, hospital_study))
-
-
-def _images(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
-    from ..experiments import ImageStudy, image_study
-    from ..report import image_findings
-
-    few = ImageStudy(ways=("mnist-head",), seeds=2, most_settings=2, nodes=6) if quick else ImageStudy()
-    study = _with(few, seeds=runs)
-    return image_findings(study, _carried_out(study, image_study))
-
-
-def _orders(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
-    from ..experiments import OrderStudy, order_study
-    from ..report import order_findings
-
-    few = OrderStudy(sizes=((4, 10), (12, 10)), runs=2, search=2000, data="breast-cancer") if quick else OrderStudy()
-    study = _with(few, runs=runs)
-    return order_findings(study, _carried_out(study, order_study))
-
-
-def _traces(quick: bool, runs: int | None, folder: Path | None) -> Findings:
-    from ..experiments import TraceStudy, trace_study
-    from ..report import trace_findings
-
-    study = _with(TraceStudy.quick() if quick else TraceStudy(), runs=runs)
-    if folder is None:
-        stored = os.environ.get("SKIPRING_DATA", "")
-        if not stored:
-            raise InvalidInput.because("traces", "missing", "say in which folder the files of traces are")
-        folder = Path(stored) / "traces"
-    return trace_findings(study, _carried_out(study, trace_study, folder))
-
-
-_STUDIES = {"hospitals": _hospitals, "images": _images, "order": _orders, "traces": _traces}
+def _folder_of_traces(given: Path | None) -> Path:
+    stored = os.environ.get("SKIPRING_DATA", "")
+    if given is None and not stored:
+        raise InvalidInput.because("traces", "missing", "say in which folder the files of traces are")
+    return Path(stored) / "traces" if given is None else given

@@ -25,18 +25,16 @@ if TYPE_CHECKING:
     from .curves import sweep_curves as sweep_curves
     from .curves import write_sweep_csv as write_sweep_csv
     from .fedau import with_fedau as with_fedau
-    from .hospitals import ALWAYS_SICK as ALWAYS_SICK
-    from .hospitals import DELTA as DELTA
-    from .hospitals import FLAMBY as FLAMBY
-    from .hospitals import METHODS as METHODS
-    from .hospitals import Study as Study
-    from .hospitals import StudyRow as StudyRow
-    from .hospitals import hospital_study as hospital_study
     from .images import IMAGE_DELTA as IMAGE_DELTA
     from .images import IMAGE_LINES as IMAGE_LINES
     from .images import ImageRow as ImageRow
     from .images import ImageStudy as ImageStudy
     from .images import image_study as image_study
+    from .laps import LAPS_PROMISES as LAPS_PROMISES
+    from .laps import LAPS_WHO as LAPS_WHO
+    from .laps import LapsRow as LapsRow
+    from .laps import LapStudy as LapStudy
+    from .laps import lap_study as lap_study
     from .orders import ORDER_BUDGET as ORDER_BUDGET
     from .orders import ORDER_SCHEDULES as ORDER_SCHEDULES
     from .orders import OrderRow as OrderRow

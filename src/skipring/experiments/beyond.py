@@ -1,6 +1,6 @@
 """What goes beyond the paper: uneven data, persistent stragglers, and how many nodes private learning needs.
 
-Real hospitals, images, traces and orders have files of their own: `hospitals`, `images`, `traces` and `orders`.
+Real tables, images, traces and orders have files of their own: `laps`, `images`, `traces` and `orders`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import math
 
 import numpy as np
 
+from ..schedules import Laps
 from ..simulation import Result, RunSummary
 from .runner import SweepOutcome
 from .sweep import Cell, Sweep
 
-BEYOND = ("skew", "stragglers", "traces", "nodes", "order", "hospitals", "images")
+BEYOND = ("skew", "stragglers", "traces", "nodes", "order", Laps.name, "images")
 #: Name -> (x, mean, standard deviation).
 Series = dict[str, tuple[list[float], list[float], list[float]]]
 

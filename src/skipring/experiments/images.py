@@ -1,13 +1,15 @@
 """Images with each record protected: a convex head on public features, and a small network, on MNIST and CIFAR-10.
 
-Length, learning rate and clipping are searched on rows that are held back from the training part, with fewer nodes. The
-test rows are looked at once, by the runs that are reported. No epsilon covers that search.
+Both learn by a walk and by laps. Length, learning rate and clipping are searched on rows that are held back from the
+training part, with fewer nodes. The test rows are looked at once, by the runs that are reported. No epsilon covers that
+search.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data import Dataset, load_dataset
-from ..privacy import forecast
+from ..errors import InvalidInput
 from ..runs import RunFile, dealt_rows, parse_run
-from ..schedules import USUAL_SCHEDULE
-from ..simulation import DealtRows, Interrupted, Setup, planned, prepare_runs, run_one, setup_on
+from ..schedules import USUAL_SCHEDULE, Laps
+from ..simulation import DealtRows, Interrupted, Setup, prepare_runs, privacy_of, run_one, setup_on
 
 IMAGE_DELTA = 1e-5
-#: The share of hops that are skipped.
+#: The share of the walk's hops that are skipped.
 _SKIP = 0.3
 #: What others published, as accuracy at an epsilon (None: no privacy).
 IMAGE_LINES: dict[str, dict[str, tuple[float | None, float]]] = {
@@ -38,21 +40,25 @@ IMAGE_LINES: dict[str, dict[str, tuple[float | None, float]]] = {
 
 
 class _Tried(NamedTuple):
-    """One setting of what is searched."""
+    """One setting of what is searched; what is None is left to the run file's defaults."""
 
     rounds: int
-    rate: float
+    rate: float | None
     bound: float | None
     falling: bool
 
-    def __str__(self) -> str:
-        bound = "none" if self.bound is None else f"{self.bound:g}"
-        return f"{self.rounds} rounds, rate {self.rate:g}{' falling' if self.falling else ''}, bound {bound}"
+    def words(self, each: str) -> str:
+        """Return it in words; `each` is what `rounds` counts."""
+        rate, bound = ("usual" if value is None else f"{value:g}" for value in (self.rate, self.bound))
+        return f"{self.rounds} {each}, rate {rate}{' falling' if self.falling else ''}, bound {bound}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageWay:
-    """A data set, a model, and what is searched for it; `rows` are those of a node, and so of an update."""
+    """A data set, a model, and what is searched for it; `rows` are those of a node, and so of an update of a walk.
+
+    `laps` says how it learns: `rounds` are then laps, on whose sums nobody is late. `coalition` is whom they withstand.
+    """
 
     data: str
     name: str
@@ -60,10 +66,12 @@ class ImageWay:
     model: dict[str, Any]
     epsilons: tuple[float, ...]
     rounds: tuple[int, ...]
-    rates: tuple[float, ...]
+    rates: tuple[float | None, ...]
     bounds: tuple[float | None, ...]
     falling: tuple[bool, ...] = (False,)
     rows: int = 1000
+    laps: bool = False
+    coalition: int | None = None
 
     @property
     def grid(self) -> list[_Tried]:
@@ -93,11 +101,37 @@ _MNIST_NETWORK = ImageWay(
     bounds=(0.5, 1.0),
     falling=(False, True),
 )
+_MNIST_HEAD_LAPS = dataclasses.replace(
+    _MNIST_HEAD,
+    name="convex head, laps, coalition of 1",
+    epsilons=(8.0, 2.0, 1.0, 0.5),
+    rounds=(200,),
+    rates=(30.0, 60.0),
+    bounds=(0.1, 0.3, 1.0),
+    laps=True,
+    coalition=1,
+)
+_MNIST_NETWORK_LAPS = dataclasses.replace(
+    _MNIST_HEAD_LAPS,
+    name="small network, laps, coalition of 1",
+    model={"name": "small-cnn"},
+    rounds=(100, 300),
+    rates=(4.0, 8.0),
+    bounds=(0.1,),
+)
 IMAGE_WAYS = {
     "mnist-head": _MNIST_HEAD,
     "mnist-network": _MNIST_NETWORK,
+    "mnist-head-laps": _MNIST_HEAD_LAPS,
+    "mnist-head-laps-usual": dataclasses.replace(
+        _MNIST_HEAD_LAPS, name="convex head, laps, usual coalition", coalition=None
+    ),
+    "mnist-network-laps": _MNIST_NETWORK_LAPS,
     "cifar10-head": dataclasses.replace(_MNIST_HEAD, data="cifar10", nodes=50, epsilons=(8.0, 3.0, 1.0)),
     "cifar10-network": dataclasses.replace(_MNIST_NETWORK, data="cifar10", nodes=50, epsilons=(8.0, 3.0)),
+    "cifar10-head-laps": dataclasses.replace(
+        _MNIST_HEAD_LAPS, data="cifar10", nodes=50, epsilons=(8.0, 3.0, 1.0), rounds=(150,), rates=(30.0, 100.0)
+    ),
 }
 
 
@@ -109,13 +143,15 @@ class ImageRow:
     data: str
     name: str
     epsilon: float
+    against: str
+    method: str
     final_epsilon: float
     accuracies: tuple[float, ...]
     chosen: str
     validation: float
     searched: int
     noise_multiplier: float
-    noise_std: float
+    noise_std: float | None
     amplified: bool
 
     @property
@@ -126,22 +162,24 @@ class ImageRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageStudy:
-    """Which ways, how many seeds, and how much of the grid and of the data."""
+    """Which ways, how many runs, and how much of the grid and of the data."""
 
     ways: tuple[str, ...] = tuple(IMAGE_WAYS)
-    seeds: int = 5
+    runs: int = 5
     most_settings: int | None = None
     nodes: int | None = None
     device: str = "auto"
 
+    @classmethod
+    def quick(cls) -> ImageStudy:
+        """Return a study of a small part of the grid and of the nodes, for a look."""
+        return cls(ways=("mnist-head",), runs=2, most_settings=2, nodes=6)
+
     @property
     def pieces(self) -> int:
         """How many runs there are."""
-        return sum(len(way.epsilons) * (len(self.grid(way)) + self.seeds) for way in self._ways)
-
-    @property
-    def _ways(self) -> list[ImageWay]:
-        return [IMAGE_WAYS[name] for name in self.ways]
+        ways = [IMAGE_WAYS[name] for name in self.ways]
+        return sum(len(way.epsilons) * (len(self.grid(way)) + self.runs) for way in ways)
 
     def grid(self, way: ImageWay) -> list[_Tried]:
         """Return the settings that are tried."""
@@ -171,63 +209,58 @@ def image_study(
         way = IMAGE_WAYS[name]
         if study.nodes is not None:
             way = dataclasses.replace(way, nodes=study.nodes)
-        dataset = _with_test_rows(load_dataset(way.data))
-        chosen = _search(study, way, _held_back(dataset, way), counted)
+        dataset = load_dataset(way.data)
+        chosen = _search(study, way, dataset, counted)
         yield from _final(study, name, way, dataset, chosen, counted)
 
 
-def _with_test_rows(dataset: Dataset) -> Dataset:
-    """Return a data set whose last sixth is for testing, unless its publisher has said which rows are."""
-    if dataset.test_rows is not None:
-        return dataset
-    rows = len(dataset.features)
-    return dataclasses.replace(dataset, test_rows=np.arange(rows) >= rows - rows // 6)
+def _part(dataset: Dataset, rows: int, *, search: bool) -> Dataset:
+    """Return the first training rows and all test rows; or, for a search, a sixth of the training rows as test rows.
 
-
-def _held_back(dataset: Dataset, way: ImageWay) -> Dataset:
-    """Return the training part alone, a sixth of it (a fifth for fewer rows) as test rows: for the search."""
-    assert dataset.test_rows is not None
-    rows = np.flatnonzero(~dataset.test_rows)
-    kept = rows[: way.nodes * way.rows]
-    tests = np.zeros(len(kept), dtype=bool)
-    tests[-max(1, len(kept) // 6) :] = True
-    return dataset.part(kept, tests)
-
-
-def _limited(dataset: Dataset, rows: int) -> Dataset:
-    """Return the first `rows` training rows, and all test rows."""
-    assert dataset.test_rows is not None
-    train = np.flatnonzero(~dataset.test_rows)[:rows]
-    kept = np.concatenate([train, np.flatnonzero(dataset.test_rows)])
-    return dataset.part(kept, np.arange(len(kept)) >= len(train))
+    Where its publisher has not said which rows are for testing, it is the last sixth.
+    """
+    tests = dataset.test_rows
+    if tests is None:
+        tests = np.arange(len(dataset.labels)) >= len(dataset.labels) - len(dataset.labels) // 6
+    train = np.flatnonzero(~tests)[:rows]
+    kept = train if search else np.append(train, np.flatnonzero(tests))
+    return dataset.part(kept, np.arange(len(kept)) >= len(train) - (max(1, len(train) // 6) if search else 0))
 
 
 def _run(
     way: ImageWay, nodes: int, tried: _Tried, epsilon: float, seed: int, device: str, noise: float | None = None
 ) -> RunFile:
-    steps = tried.rounds * nodes
+    run: dict[str, Any] = {
+        "data": {"name": way.data, "nodes": nodes, "standardise": False},
+        "model": way.model | {"device": device},
+        "privacy": {"protects": "record", "delta": IMAGE_DELTA}
+        | ({"epsilon": epsilon} if noise is None else {"noise_multiplier": noise}),
+        "simulation": {"seed": seed, "evaluate_every": tried.rounds * nodes},
+        "learning": {"gradient_bound": tried.bound},
+    }
+    if way.laps:
+        laps = {Laps.name: tried.rounds, "coalition": way.coalition, "rate": tried.rate}
+        given = {key: value for key, value in laps.items() if value is not None}
+        return parse_run(run | {"schedule": {"name": Laps.name}, Laps.name: given, "delay": {"timeout": math.inf}})
+    return parse_run(run | _walk(way, tried, tried.rounds * nodes))
+
+
+def _walk(way: ImageWay, tried: _Tried, steps: int) -> dict[str, Any]:
+    """Return what a run file of a walk says beside."""
     learning: dict[str, Any] = {"batch": way.rows, "rate": tried.rate, "step_size": "constant"}
     if tried.falling:
+        assert tried.rate is not None
         # As many updates are made as hops are not skipped; the last ones make hardly a step.
         length = int(steps * (1.0 - _SKIP))
         sizes = tried.rate * np.maximum(1.0 - np.arange(steps) / length, 0.02)
         learning |= {"step_size": "own", "own": sizes.tolist()}
-    if tried.bound is not None:
-        learning["gradient_bound"] = tried.bound
     if way.model["name"] == "softmax":
         learning["diameter"] = 200.0
-    return parse_run(
-        {
-            "data": {"name": way.data, "nodes": nodes, "standardise": False},
-            "model": way.model | {"device": device},
-            "schedule": {"name": USUAL_SCHEDULE, "steps": steps},
-            "delay": {"skip": _SKIP},
-            "learning": learning,
-            "privacy": {"protects": "record", "delta": IMAGE_DELTA}
-            | ({"epsilon": epsilon} if noise is None else {"noise_multiplier": noise}),
-            "simulation": {"seed": seed, "evaluate_every": steps},
-        }
-    )
+    return {
+        "schedule": {"name": USUAL_SCHEDULE, "steps": steps},
+        "delay": {"skip": _SKIP},
+        "learning": learning | {"gradient_bound": tried.bound},
+    }
 
 
 class _Dealt:
@@ -259,7 +292,7 @@ class _Dealt:
 def _search(study: ImageStudy, way: ImageWay, dataset: Dataset, counted: _Counted) -> dict[float, tuple[_Tried, float]]:
     """Return the best setting for each epsilon, and its accuracy on rows that were held back."""
     nodes = max(2, way.nodes - way.nodes // 6)
-    dealt = _Dealt(way, dataset, nodes, 1, study.device)
+    dealt = _Dealt(way, _part(dataset, way.nodes * way.rows, search=True), nodes, 1, study.device)
     best: dict[float, tuple[_Tried, float]] = {}
     for tried in study.grid(way):
         for epsilon in way.epsilons:
@@ -279,27 +312,31 @@ def _final(
     counted: _Counted,
 ) -> Iterator[ImageRow]:
     """Make the runs that are reported: all nodes, the publisher's test rows, several seeds."""
-    dealt = _Dealt(way, _limited(dataset, way.nodes * way.rows), way.nodes, 2, study.device)
+    dealt = _Dealt(way, _part(dataset, way.nodes * way.rows, search=False), way.nodes, 2, study.device)
     # Settings of one bound side by side: they share what is compiled.
     for epsilon in sorted(way.epsilons, key=lambda one: str(chosen[one][0].bound)):
         tried, validation = chosen[epsilon]
         setup = dealt.setup(tried, epsilon)
         accuracies = []
-        for number in range(study.seeds):
+        for number in range(study.runs):
             accuracies.append(dealt.accuracy(setup, tried.bound, number))
             counted()
-        record = planned(setup)
+        promise = privacy_of(setup, IMAGE_DELTA, None).promised
+        if promise.epsilon is None or (outside := promise.also[0].epsilon) is None:
+            raise InvalidInput.because("privacy.epsilon", epsilon, promise.refused or "nothing is promised")
         yield ImageRow(
             way=name,
             data=way.data,
             name=way.name,
-            epsilon=forecast(record).epsilon(IMAGE_DELTA),
-            final_epsilon=forecast(record.replace(against="outsider")).epsilon(IMAGE_DELTA),
+            epsilon=promise.epsilon,
+            against=promise.against,
+            method=promise.method,
+            final_epsilon=outside,
             accuracies=tuple(accuracies),
-            chosen=str(tried),
+            chosen=tried.words(Laps.name if way.laps else "rounds"),
             validation=validation,
             searched=len(study.grid(way)),
             noise_multiplier=setup.noise_multiplier,
-            noise_std=setup.protection.noise_std(setup.model, setup.noise_multiplier),
-            amplified=record.convex,
+            noise_std=None if way.laps else setup.protection.noise_std(setup.model, setup.noise_multiplier),
+            amplified=way.laps or setup.model.contracts(setup.step_sizes.largest),
         )

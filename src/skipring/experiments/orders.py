@@ -39,6 +39,11 @@ class OrderStudy:
     search: int | None = None
     data: str = "houses-openml"
 
+    @classmethod
+    def quick(cls) -> OrderStudy:
+        """Return a study of few nodes, for a look."""
+        return cls(sizes=((4, 10), (12, 10)), runs=2, search=2000, data="breast-cancer")
+
     @property
     def pieces(self) -> int:
         """How many cells there are, and tables of worst pairs."""

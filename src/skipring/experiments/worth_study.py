@@ -41,12 +41,16 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WorthRow:
-    """What one case reached: bands over splits, the error in each split (mean over nodes), and its noise."""
+    """What one case reached: bands over splits, the error in each split (mean over nodes), and its noise.
+
+    `log_loss` is the median over splits of the mean over nodes; None where a model has no probabilities.
+    """
 
     who: str
     epsilon: float | None
     mean_over_nodes: Band
     all_rows: Band
+    log_loss: float | None
     errors: tuple[float, ...]
     noise_multiplier: float
 
@@ -59,12 +63,12 @@ class WorthRow:
 class Worth:
     """All cases on all splits, and what follows from them.
 
-    `updates` is how many updates are made in one place: without noise, and with. `own_rows` says whether test rows
-    belong to nodes, so that each node is tested on its own. `same_test_rows` says whether the data set comes with test
-    rows, so that splits differ in chance alone. `numbers` says whether labels are numbers and not classes, and
-    `not_covered` what else of all nodes' rows was read, for those who learn alone, too. `nobody_skipped` says that
-    nodes would learn their timeouts in a network, where here all are waited for. `large_delta` warns of a delta above
-    one over the number of what is protected.
+    `own_rows` says whether test rows belong to nodes, so that each node is tested on its own. `same_test_rows` says
+    whether the data set comes with test rows, so that splits differ in chance alone. `laps` says that all together
+    learn by laps. `numbers` says whether labels are numbers and not classes, and `not_covered` what else of all nodes'
+    rows was read, for those who learn alone, too. `nobody_skipped` says that nodes would learn their timeouts in a
+    network, where here all are waited for. `large_delta` warns of a delta above one over the number of what is
+    protected.
     """
 
     rows: tuple[WorthRow, ...]
@@ -72,7 +76,7 @@ class Worth:
     nodes: int
     protects: Unit
     delta: float
-    updates: tuple[int, int]
+    laps: bool
     own_rows: bool
     same_test_rows: bool
     numbers: bool
@@ -131,26 +135,23 @@ def worth(
     for epsilon in chosen:
         require_positive("epsilons", epsilon)
     require_integer("splits", splits, 1)
-    if run.schedule.name == Laps.name:  # nodes alone would be judged by as few steps as there are laps
-        reason = "nodes alone and all rows in one place learn by the walk's steps here; compare knows laps"
-        raise InvalidInput.because("schedule.name", run.schedule.name, reason)
     dataset = dataset_of(run) if rows is None else made_up(run, rows)
     found: list[list[Score]] = []
     cases: list[Case] = []
     with one_blas_thread(), ThreadPoolExecutor(max(1, threads or os.cpu_count() or 1)) as pool:
         for number in range(splits):
-            split = OneSplit(_with_seed(run, run.simulation.seed + number), dataset)
+            split = OneSplit(run.having(simulation={"seed": run.simulation.seed + number}), dataset)
             if not cases:
                 own_rows = split.groups is not None
                 cases, first = cases_of(run, chosen, own_rows=own_rows), split
                 split.check(chosen)  # what cannot be stated is refused before anything takes its time
             done: list[Score] = []
-            for score in pool.map(lambda case, of=split: None if _is_set(stop) else of.score(case), cases):
-                if score is None:
-                    raise Interrupted(f"{number} of {splits} splits are finished")
+            for score in split.scores(cases, pool, stop):
                 done.append(score)
                 if progress is not None:
                     progress(number * len(cases) + len(done))
+            if len(done) < len(cases):
+                raise Interrupted(f"{number} of {splits} splits are finished")
             found.append(done)
     return Worth(
         rows=tuple(_row(case, [done[place] for done in found]) for place, case in enumerate(cases)),
@@ -158,7 +159,7 @@ def worth(
         nodes=first.nodes,
         protects=run.privacy.protects,
         delta=run.privacy.delta,
-        updates=first.updates,
+        laps=run.schedule.name == Laps.name,
         own_rows=own_rows,
         same_test_rows=dataset.test_rows is not None and run.data.validation is None,
         numbers=not dataset.classes,
@@ -176,20 +177,14 @@ def baselines(run: RunFile) -> dict[str, Score]:
         return {case.who: split.score(case) for case in cases_of(run, [], own_rows=False) if case.who != "together"}
 
 
-def _is_set(stop: threading.Event | None) -> bool:
-    return stop is not None and stop.is_set()
-
-
-def _with_seed(run: RunFile, seed: int) -> RunFile:
-    return run.model_copy(update={"simulation": run.simulation.model_copy(update={"seed": seed})})
-
-
 def _row(case: Case, scores: Sequence[Score]) -> WorthRow:
+    losses = [score.log_loss[0] for score in scores if score.log_loss is not None]
     return WorthRow(
         who=case.who,
         epsilon=case.epsilon,
         mean_over_nodes=Band.of([score.mean_over_nodes for score in scores]),
         all_rows=Band.of([score.all_rows for score in scores]),
+        log_loss=float(np.median(losses)) if losses else None,
         errors=tuple(score.mean_over_nodes for score in scores),
         noise_multiplier=float(np.median([score.noise_multiplier for score in scores])),
     )
@@ -214,7 +209,7 @@ def _conclusion(found: Worth) -> str:
     by = "what a node reaches alone without noise (mean over nodes)"
     for row in private:
         if mostly(row, rivals):
-            # OneSplit by split, as they were counted: the medians of the table may be equal, or the other way round.
+            # Split by split, as they were counted: the medians of the table may be equal, or the other way round.
             gain = float(np.median(np.subtract(alone.errors, row.errors)))
             return (
                 f"together at epsilon {row.epsilon:g} beats {by} {times(row, alone)}, in the median split by {gain:.3g}"

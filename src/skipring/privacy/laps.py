@@ -84,7 +84,7 @@ class Lap:
     coordinates: int = 0
 
     def __post_init__(self) -> None:
-        require_integer("participants", self.participants, 2, 10**7)
+        require_integer("participants", self.participants, 1, 10**7)
         require_positive("sensitivity", self.sensitivity)
         require_positive("share", self.share)
         require_non_negative("grid", self.grid)

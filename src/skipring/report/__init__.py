@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .figures import draw_paper_figure as draw_paper_figure
     from .figures import write_curves_csv as write_curves_csv
     from .findings import Findings as Findings
-    from .hospitals import hospital_findings as hospital_findings
     from .images import image_findings as image_findings
+    from .laps import lap_findings as lap_findings
     from .orders import order_findings as order_findings
     from .page import load_folders as load_folders
     from .page import report_page as report_page

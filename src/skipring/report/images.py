@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _TITLES = {"mnist": "MNIST, 60 nodes of 1000 rows", "cifar10": "CIFAR-10, 50 nodes of 1000 rows"}
-_LOOKS = (("o", "-"), ("s", "--"))
+_LOOKS = (("o", "-"), ("s", "--"), ("^", "-"), ("v", "-"), ("D", "--"))
 _HEADS = (
     *("data", "way", "unit", "relation", "epsilon", "delta", "method", "against", "epsilon_final_model"),
     *("runs", "accuracy_low", "accuracy_median", "accuracy_high", "validation_accuracy", "searched", "chosen"),
@@ -31,8 +31,8 @@ _HEADS = (
 
 
 _NOTES = (
-    f"Protected is one record ({RELATION}) against each other node. Nothing is promised for a whole node. 30 % of the"
-    " hops are skipped. Epsilon is that of a pair named before.",
+    f"Protected is one record ({RELATION}), in a walk against each other node. Nothing is promised for a whole node."
+    " 30 % of the walk's hops are skipped; its epsilon is that of a pair named before.",
     "Length, rate and clipping were chosen on a sixth of the training part, with fewer nodes; the test rows were looked"
     " at once. No epsilon covers that search. Centrally trained numbers are for add or remove, and sampled.",
 )
@@ -40,7 +40,7 @@ _NOTES = (
 
 def image_findings(study: ImageStudy, rows: Sequence[ImageRow]) -> Findings:
     """Return what came out of the study of images."""
-    title = f"Each record protected, delta {IMAGE_DELTA:g}: medians and quartiles of {study.seeds} runs"
+    title = f"Each record protected, delta {IMAGE_DELTA:g}: medians and quartiles of {study.runs} runs"
     return Findings(
         title=title,
         facts={"delta": IMAGE_DELTA, "rows": [dataclasses.asdict(row) | {"median": row.median} for row in rows]},
@@ -52,7 +52,7 @@ def image_findings(study: ImageStudy, rows: Sequence[ImageRow]) -> Findings:
 
 
 def _table(rows: Sequence[ImageRow]) -> Table:
-    table = plain_table("data", "way", right=("epsilon", "right (%)", "final model's\nepsilon"))
+    table = plain_table("data", "way", right=("epsilon", "right (%)", "outsider's\nepsilon"))
     table.add_column("chosen", overflow="fold")
     for row in rows:
         numbers = (upper(row.epsilon, 3), f"{100.0 * row.median:.1f}", upper(row.final_epsilon, 3))
@@ -67,10 +67,11 @@ def _write(rows: Sequence[ImageRow], path: Path) -> list[Path]:
         quartiles = np.quantile(row.accuracies, [0.25, 0.5, 0.75])
         lines.append(
             [
-                *(row.data, row.name, "record", RELATION, f"{row.epsilon:.4g}", IMAGE_DELTA, "tight"),
-                *("another node", f"{row.final_epsilon:.4g}", len(row.accuracies)),
+                *(row.data, row.name, "record", RELATION, f"{row.epsilon:.4g}", IMAGE_DELTA, row.method),
+                *(row.against, f"{row.final_epsilon:.4g}", len(row.accuracies)),
                 *(f"{value:.4f}" for value in (*quartiles, row.validation)),
-                *(row.searched, row.chosen, f"{row.noise_multiplier:.5g}", f"{row.noise_std:.5g}"),
+                *(row.searched, row.chosen, f"{row.noise_multiplier:.5g}"),
+                "" if row.noise_std is None else f"{row.noise_std:.5g}",
                 "yes" if row.amplified else "no",
             ]
         )

@@ -36,16 +36,19 @@ def worth_names(*, numbers: bool = False) -> dict[str, str]:
 
 
 def worth_table(found: Worth) -> Table:
-    """Return one line for each case: the median error over splits, and the band that most of them lie in."""
+    """Return one line for each case: medians over splits, and for errors the band that most of them lie in."""
+    losses = any(row.log_loss is not None for row in found.rows)
     columns = ("mean over\nnodes", "10-90 %", *(("of all\nrows", "10-90 %") if found.own_rows else ()))
-    table = plain_table("squared error" if found.numbers else "test error", right=("epsilon", *columns))
+    right = ("epsilon", *columns, *(("log\nloss",) if losses else ()))
+    table = plain_table("squared error" if found.numbers else "test error", right=right)
     names, last = worth_names(numbers=found.numbers), ""
     for row in found.rows:
         if last not in ("", row.who) and {last, row.who} != {"guess", "own guess"}:
             table.add_row()
         last = row.who
         bands = (row.mean_over_nodes, row.all_rows) if found.own_rows else (row.mean_over_nodes,)
-        cells = [cell for band in bands for cell in (f"{band.median:.3f}", f"{band.low:.3f}-{band.high:.3f}")]
+        cells = [cell for band in bands for cell in (f"{band.median:.3f}", f"{band.low:.2f}-{band.high:.2f}")]
+        cells += [] if row.log_loss is None else [f"{row.log_loss:.3f}"]
         table.add_row(names[row.who], _epsilon(row), *cells)
     return table
 
@@ -58,20 +61,25 @@ def _epsilon(row: WorthRow) -> str:
 
 def worth_notes(found: Worth) -> list[str]:
     """Say what the numbers rest on, and what no epsilon covers."""
-    quiet, noisy = found.updates
+    whom = (
+        "a coalition of nodes that put together what they know" if found.laps else "another node that is always ready"
+    )
     notes = [
         f"Median over {found.splits} splits, and what 10 % of them lie below and above."
-        + (" Each node is tested on test rows of its own." if found.own_rows else ""),
+        + (" Each node is tested on test rows of its own." if found.own_rows else "")
+        + (" Log loss: mean over nodes." if found.rows[0].log_loss is not None else ""),
         f"Epsilon protects {PROTECTED[found.protects]} ({RELATION}) at delta {found.delta:g}. Together: promised,"
-        " against another node that is always ready. Alone and in one place: against all, if the last model is"
-        f" given to all; {noisy} updates are charged in full, by composition.",
-        f"Alone and in one place without noise: {quiet} updates. A node that keeps its model to itself needs no noise.",
-        "Test rows were looked at, which no epsilon covers. Nothing was searched: rates, lengths and clipping are the"
-        " run file's, and others may do better.",
+        f" against {whom}.",
+        "Alone and in one place with noise: laps of one node, with the noise of a server that all trust, against all"
+        " who see the model."
+        if found.protects != "node"
+        else "Alone and in one place with noise are left out: laps would protect rows, not nodes.",
+        "Alone and in one place without noise: the model's loss is minimised to the end, with a ridge that is"
+        " cross-validated on the rows it learns from. A node that keeps its model to itself needs no noise.",
+        "Test rows were looked at, which no epsilon covers. Nothing else was searched: rates, lengths and clipping are"
+        " the run file's, and others may do better.",
         "Each epsilon is that of one such run. None covers this table: many runs on the same rows, some without noise.",
     ]
-    if found.protects == "node":
-        notes.append("In one place with noise is left out: it would protect rows, not nodes.")
     if found.large_delta is not None:
         notes.append(said(found.large_delta))
     if found.not_covered is not None:

@@ -28,6 +28,7 @@ _ELSEWHERE = {
     "stragglers": "stragglers.*",
     "encoder": "model.features",
     "groups": "data.node",
+    "rate": "learning.rate",  # laps have one, too, which is refused where it is read
 }
 #: Refused by this name are the rows that were given, and not the key `model.features`.
 _ROWS = "features"
@@ -166,7 +167,7 @@ def _fields(path: Sequence[str], model: type[BaseModel]) -> list[str]:
 def by_key(**elsewhere: str) -> Iterator[None]:
     """Name a parameter that is refused in here by its key, if it has one; `elsewhere` names others.
 
-    A parameter has the name of its key, which only one section has. It is also a decorator.
+    A parameter has the name of its key, which only one section has, or that `_ELSEWHERE` names. It is also a decorator.
 
     >>> from skipring.errors import require_positive
     >>> with by_key():

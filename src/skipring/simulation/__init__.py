@@ -25,7 +25,9 @@ from .setup import RunOutput as RunOutput
 from .simulate import simulate as simulate
 
 if TYPE_CHECKING:
+    from .account import noise_for as noise_for
     from .account import planned as planned
+    from .account import privacy_of as privacy_of
     from .account import transcript_account as transcript_account
     from .build import DealtRows as DealtRows
     from .build import setup_on as setup_on
