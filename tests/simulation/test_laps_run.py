@@ -313,7 +313,7 @@ def test_a_file_about_several_schedules_keeps_to_the_one_that_is_asked_for(tmp_p
     walk = with_changes(file, ["schedule.name=random-ring"])
     assert (walk.schedule.steps, walk.laps.coalition) == (12, None)
     both = with_changes(file, ["schedule.name=laps", "schedule.steps=10"])
-    with pytest.raises(InvalidInput, match="laps.laps"):
+    with pytest.raises(InvalidInput, match=r"laps\.laps"):
         resolve(both, Known(features=3, classes=2), 6)
 
 

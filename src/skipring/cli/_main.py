@@ -20,7 +20,6 @@ from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
 from .compare import compare
 from .finish import node_finish
-from .laps import laps
 from .network import network_check, network_init, network_pack
 from .network_up import network_stop, network_up
 from .node import node_ledger, node_model, node_privacy, node_run
@@ -99,7 +98,6 @@ _add(app, plan, panel=BEFORE)
 _add(app, timeout, panel=BEFORE)
 _add(app, privacy, panel=BEFORE)
 _add(app, noise, panel=BEFORE)
-_add(app, laps, panel=BEFORE)
 _add(app, error, panel=BEFORE)
 SIMULATE = "On your data"
 _add(app, schema, panel=SIMULATE)

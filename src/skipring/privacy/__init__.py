@@ -38,6 +38,7 @@ from .laps import Lap as Lap
 from .laps import LapsAccountant as LapsAccountant
 from .laps import LapsTranscript as LapsTranscript
 from .laps import PlannedLaps as PlannedLaps
+from .laps import most_laps as most_laps
 from .laps import share_of_noise as share_of_noise
 from .own import OwnTranscript as OwnTranscript
 from .own_laps import OwnLaps as OwnLaps

@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Protocol, get_args
+from typing import Any, ClassVar, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +40,7 @@ _UP = 1.0 + 1e-12
 FINEST = 1e-6
 #: Shares of noise are Gaussian up to this many standard deviations (`network.node.noise`).
 _REACH = 16.0
+_MOST_LAPS = 10**7
 #: Squares of such noise are numbers that a double holds.
 _RANGE = (1e-100, 1e100)
 #: As many coordinates as any sum may have, where nobody said how many.
@@ -179,7 +180,7 @@ class PlannedLaps:
     dimension: int = MOST_COORDINATES
 
     def __post_init__(self) -> None:
-        require_integer("laps", self.laps, 1, 10**7)
+        require_integer("laps", self.laps, 1, _MOST_LAPS)
         require_positive("noise_multiplier", self.noise_multiplier)
         if not _RANGE[0] <= self.noise_multiplier <= _RANGE[1]:
             raise InvalidInput("noise_multiplier", self.noise_multiplier, f"from {_RANGE[0]:g} to {_RANGE[1]:g}")
@@ -216,6 +217,28 @@ class PlannedLaps:
         """What the accounting is called."""
         return "laps"
 
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """What is told of these laps beside whom they protect."""
+        return {
+            "schedule": self.among.name,
+            "nodes": self.nodes,
+            "laps": self.laps,
+            "coalition": self.withstood,
+            "least_nodes": self.among.needed,
+            "extra": self.extra,
+            "floor": self.floor,
+            "noise_multiplier": self.noise_multiplier,
+            "noise_beside_a_server": self.noise_beside_a_server,
+        }
+
+    @property
+    def noise_beside_a_server(self) -> float:
+        """How many times more noise a sum over all nodes has than a trusted server would add."""
+        return math.sqrt(self.nodes) * max(
+            1.0 / math.sqrt(self.nodes - self.withstood), self.floor / self.noise_multiplier
+        )
+
     def tail(self, coalition: int, *, units: int | None = None) -> float:
         """Return what noise that has no values far out adds to each delta.
 
@@ -225,6 +248,10 @@ class PlannedLaps:
         moved = math.sqrt(most / least) * (1.0 + FINEST * self.nodes)
         numbers = float(self.dimension) * self.nodes * float(self.laps + self.extra)
         return tail_of_shares(numbers, moved * (self.sites if units is None else units))
+
+    def with_noise(self, noise_multiplier: float) -> PlannedLaps:
+        """Return the same laps with another noise."""
+        return replace(self, noise_multiplier=noise_multiplier)
 
     @cached_property
     def _mu2s(self) -> Floats:
@@ -385,9 +412,22 @@ class LapsAccountant(GaussianAccountant):
     def _worst_mu(self) -> float:
         return self._mu
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """What is told of the accounting beside its guarantee."""
+        return {}
+
+    def with_noise(self, noise_multiplier: float) -> LapsAccountant:
+        """Return the accountant of the same laps, still to come, with another noise."""
+        assert isinstance(self.laps, PlannedLaps)
+        return LapsAccountant(self.laps.with_noise(noise_multiplier), self.coalition, units=self._units)
+
     def epsilon(self, delta: float) -> float:
         """Return epsilon against the coalition."""
         require_delta(delta)
+        if self._mu > 0.0 and not self._tail < 1.0:
+            reason = "there is far too little noise for any delta, as noise has no values far out"
+            raise InvalidInput.because("delta", delta, reason)
         if self._mu > 0.0 and not self._tail < delta:
             raise InvalidInput(
                 "delta", delta, f"above {self._tail:.2g}: noise has no values far out, which costs so much"
@@ -398,24 +438,25 @@ class LapsAccountant(GaussianAccountant):
         """Return delta against the coalition."""
         return min(1.0, super().delta(epsilon) + self._tail) if self._mu > 0.0 else 0.0
 
-    def guarantee(self, delta: float, *, units: int | None = None) -> Guarantee:
-        """Return the epsilon at a delta with all that it cannot be read without, and those against others.
+    def guarantee(self, delta: float, epsilon: float | None = None, *, units: int | None = None) -> Guarantee:
+        """Return the epsilon at a delta (or one that is known to be kept) with all that it cannot be read without.
 
-        `units` is the most records or persons that a node has in a lap, for what is promised to a whole node.
+        It also says what holds against others. `units` is the most records or persons that a node has in a lap, for
+        what is promised to a whole node.
         """
-        first = self._one(delta)
+        first = self._one(delta, epsilon)
         return replace(first, also=tuple(self._further(first, units)))
 
-    def _one(self, delta: float) -> Guarantee:
+    def _one(self, delta: float, epsilon: float | None = None) -> Guarantee:
         nodes, colluders = self.laps.nodes, self.coalition
         against = ANOTHER_NODE if colluders == 1 else coalition(colluders)
         against = OUTSIDER if colluders == 0 else ALL_OTHERS if colluders == nodes - 1 and nodes > 2 else against
         looks = "which put together what they know, and see" if colluders > 1 else "which sees"
-        epsilon, refused = None, None
+        refused = None
         try:
-            epsilon = self.epsilon(delta)
+            epsilon = self.epsilon(delta) if epsilon is None else epsilon
         except InvalidInput as refusal:
-            refused = f"there is far too little noise for it (delta {refusal.reason})"
+            refused = refusal.reason if self._tail >= 1.0 else f"delta {refusal.reason}"
         return Guarantee(
             protects=self.laps.protects if self._units is None else "node",
             whose=self.laps.whose,
@@ -441,6 +482,29 @@ class LapsAccountant(GaussianAccountant):
                 yield LapsAccountant(self.laps, colluders)._one(first.delta)
         if units is not None and self.laps.protects != "node":
             yield LapsAccountant(self.laps, self.coalition, units=units)._one(first.delta)
+
+
+def most_laps(run: PlannedLaps, epsilon: float, delta: float) -> int:
+    """Return how many laps, equal ones with this noise, keep a budget together with the tries that are reserved.
+
+    >>> from skipring.schedules import Laps
+    >>> most_laps(PlannedLaps(among=Laps(nodes=8), laps=1, noise_multiplier=33.4), epsilon=1.0, delta=1e-5)
+    20
+    """
+    require_non_negative("epsilon", epsilon)
+
+    def kept(laps: int) -> bool:
+        account = LapsAccountant(replace(run, laps=laps, weights=()))
+        return account.delta(epsilon) <= delta
+
+    require_delta(delta)
+    if not kept(1):
+        raise InvalidInput("noise_multiplier", run.noise_multiplier, "larger: not even one lap keeps the budget")
+    found, above = 1, _MOST_LAPS + 1  # the first is kept, the last is more than there may be
+    while above - found > 1:
+        middle = (found + above) // 2
+        found, above = (middle, above) if kept(middle) else (found, middle)
+    return found
 
 
 def _on_grid(honest: int) -> float:

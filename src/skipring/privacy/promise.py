@@ -8,6 +8,7 @@ from dataclasses import replace
 from .accountant import Guarantee
 from .calibrate import RunAccountant
 from .forecast import Forecast, forecast
+from .laps import LapsAccountant
 from .orders import FixedRing
 from .record import Members, Outsider, PlannedRun, whole_node
 
@@ -17,6 +18,8 @@ def promise(account: RunAccountant, delta: float, *, units: int | None = 1, epsi
 
     `units` is the most records or persons of an update, None where nobody said; `epsilon` one that is known to be kept.
     """
+    if isinstance(account, LapsAccountant):
+        return account.guarantee(delta, epsilon, units=units)
     first = account.guarantee(delta, epsilon)
     if not isinstance(account, Forecast) or delta >= 1.0:
         return first

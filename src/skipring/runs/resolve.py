@@ -169,8 +169,8 @@ def _require_keys(run: RunFile) -> None:
     """Refuse keys of another schedule than the run's: noise and promise would be others than they say."""
     name = run.schedule.name
     if name == Laps.name and run.schedule.steps is not None:
-        reason = f'counts hops of a token; this run learns by laps, which laps.laps counts (schedule.name = "{USUAL_SCHEDULE}"'
-        reason += " walks)"
+        reason = "counts hops of a token; this run learns by laps, which laps.laps counts"
+        reason += f' (schedule.name = "{USUAL_SCHEDULE}" walks)'
         raise InvalidInput.because("schedule.steps", run.schedule.steps, reason)
     # A rival may be what another one's keys are kept for; who hides what they share in laps must not be mistaken.
     for section in RIVALS if name == Laps.name else (Laps.name,):
@@ -354,8 +354,7 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, *, known: bool) -> float | 
         return timeout_for_skip(delay, given.skip)
     if asked is None or isinstance(asked, str):
         if (among := laps_of(run, nodes)) is not None:
-            sending = 2.0 * among.round_trips * given.hop_latency
-            return best_deadline(delay, sending, nodes, among.needed).deadline
+            return best_deadline(delay, among.sending(given.hop_latency), nodes, among.needed).deadline
         turns = SCHEDULES[run.schedule.name].turns if run.schedule.name in SCHEDULES else None
         if remembers and turns is not None:
             return choose_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", turns=turns).timeout

@@ -257,8 +257,8 @@ class LapsSection(_Section):
     )
     deadline: float | Literal["most-rows"] | None = Field(
         None,
-        description="how long a lap waits, in place of delay.timeout: a time, inf, or most-rows (the most contributions "
-        "per time; the default with a law of delays)",
+        description="how long a lap waits, in place of delay.timeout: a time, inf, or most-rows (the most "
+        "contributions per time; the default with a law of delays)",
     )
     floor: float = Field(
         0.0,
