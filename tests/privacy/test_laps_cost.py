@@ -18,11 +18,11 @@ from skipring.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu
 from skipring.privacy.laps import (
     FINEST,
     Lap,
-    LapsAccountant,
     LapsTranscript,
     PlannedLaps,
     share_of_noise,
 )
+from skipring.privacy.laps_accountant import LapsAccountant
 from skipring.privacy.record import Protected
 from skipring.schedules import Laps
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ..privacy import PlannedLaps
     from ._protected import Protected
 
-#: How many laps learn a linear model.
-USUAL_LAPS = 5
 #: Options about an account that laps have, too; whose losses are not convex does not matter to them.
 _OF_LAPS = ("method", "delta_prime", "against", "observers", "convex", *options.ROWS)
 
@@ -36,7 +34,7 @@ def planned_laps(
         raise InvalidInput("protects", who.unit, "record or person: laps add up what these contribute")
     return privacy.PlannedLaps(
         among=Laps(nodes=hops.nodes, coalition=sums.coalition, least_nodes=sums.least_nodes),
-        laps=USUAL_LAPS if sums.laps is None else sums.laps,
+        laps=Laps.usual if sums.laps is None else sums.laps,
         noise_multiplier=noise_multiplier,
         extra=sums.extra or 0,
         floor=sums.floor or 0.0,

@@ -174,7 +174,11 @@ def privacy(
         reason = f"there is too little noise: no delta below 1 goes with epsilon {epsilon:g}"
         raise InvalidInput.because("noise_multiplier", noise_multiplier, reason)
     found, facts = promise(account, small, units=who.units, epsilon=epsilon), account.facts
-    _say(found, run, who, facts, [*found.rows(), ("noise multiplier", noise_multiplier)], as_json=as_json)
+    rows = found.rows()
+    if not isinstance(run, PlannedLaps):
+        rows += [("schedule", f"{run.schedule}, {run.nodes} nodes, {run.steps} steps, skip {run.skip:g}")]
+    rows += [("noise multiplier", f"{noise_multiplier:.4g}")]
+    _say(found, run, who, facts, rows, as_json=as_json)
 
 
 def noise(
@@ -280,8 +284,7 @@ def _say(
         return
     notes = [found.sentence()]
     if isinstance(run, PlannedRun):
-        words = f"{run.schedule}, {run.nodes} nodes, {run.steps} steps, skip {run.skip:g}"
-        rows = [*rows, ("schedule", words), *who.update_rows]
+        rows = [*rows, *who.update_rows]
         notes += ["For any other loss say --non-convex."] if AMPLIFIED in found.assumptions else []
         notes += [*same_parts(run), who.noise_note(run.noise_multiplier)]
     else:

@@ -11,7 +11,8 @@ from ._roots import narrow
 from .accountant import Accountant, Guarantee
 from .forecast import Forecast
 from .gaussian import gdp_mu
-from .laps import LapsAccountant, PlannedLaps
+from .laps import PlannedLaps
+from .laps_accountant import LapsAccountant
 from .paper import PaperBound
 from .record import LEAST_NOISE, MOST_NOISE, PlannedRun
 

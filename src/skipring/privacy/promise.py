@@ -8,7 +8,7 @@ from dataclasses import replace
 from .accountant import Guarantee
 from .calibrate import RunAccountant
 from .forecast import Forecast, forecast
-from .laps import LapsAccountant
+from .laps_accountant import LapsAccountant
 from .orders import FixedRing
 from .record import Members, Outsider, PlannedRun, whole_node
 

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtrc
 
 from ..data import NodeData
 from ..delays import Delay, Empirical, Trace, parse_delay
@@ -28,7 +27,7 @@ from ..learning import (
     usual_loss,
 )
 from ..schedules import FORESEEN, RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing, Laps
-from ..timeouts import best_deadline, best_timeout, choose_timeout_ready, timeout_for_skip
+from ..timeouts import best_deadline, best_timeout, chance_of_enough, choose_timeout_ready, timeout_for_skip
 from .keys import by_key
 from .rows import label_bound_is_agreed
 from .runfile import USUAL_LAW, RunFile
@@ -367,7 +366,7 @@ def _require_met(run: RunFile, delay: Delay, among: Laps, timeout: float) -> Non
     if not 0.0 < timeout < math.inf or isinstance(delay, Trace) or run.stragglers != type(run.stragglers)():
         return
     ready = 1.0 - float(delay.survival(np.array([timeout]))[0])
-    if bdtrc(among.needed - 1, among.nodes, ready) < _HARDLY_EVER:
+    if chance_of_enough(among.nodes, among.needed, ready) < _HARDLY_EVER:
         key = "delay.skip" if run.delay.skip is not None else "laps.deadline"
         key = "delay.timeout" if isinstance(run.delay.timeout, float) else key
         given = run.delay.skip if run.delay.skip is not None else timeout

@@ -34,6 +34,8 @@ class Laps(Rival):
     )
     #: Round trips of a lap: who is ready and who takes part, what each adds, and the masks.
     round_trips: ClassVar[int] = 3
+    #: How many laps learn a linear model.
+    usual: ClassVar[int] = 5
     coalition: int | None = None
     least_nodes: int | None = None
 
