@@ -174,10 +174,10 @@ def privacy(
         reason = f"there is too little noise: no delta below 1 goes with epsilon {epsilon:g}"
         raise InvalidInput.because("noise_multiplier", noise_multiplier, reason)
     found, facts = promise(account, small, units=who.units, epsilon=epsilon), account.facts
-    rows = found.rows()
+    rows: list[tuple[str, object]] = [*found.rows()]
     if not isinstance(run, PlannedLaps):
         rows += [("schedule", f"{run.schedule}, {run.nodes} nodes, {run.steps} steps, skip {run.skip:g}")]
-    rows += [("noise multiplier", f"{noise_multiplier:.4g}")]
+    rows += [("noise multiplier", noise_multiplier)]
     _say(found, run, who, facts, rows, as_json=as_json)
 
 
