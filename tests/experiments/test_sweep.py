@@ -389,7 +389,7 @@ def test_networks_are_run_one_after_another_in_this_process(tmp_path: Path) -> N
     base = {
         "data": {"path": str(tmp_path / "pictures.npz"), "label": "y", "nodes": 4},
         "model": {"name": "cnn", "device": "cpu"},
-        "schedule": {"steps": 8},
+        "schedule": {"name": "random-ring", "steps": 8},
         "learning": {"gradient_bound": 1.0},
         "simulation": {"runs": 2},
     }

@@ -259,7 +259,9 @@ def test_epsilons_are_compared_with_no_noise_and_with_what_needs_none(
     assert [other.run.privacy.noise_multiplier for other in chosen] == [None, 0.0]
     assert [other.run.privacy.epsilon for other in chosen] == [1.0, None]
     monkeypatch.chdir(tmp_path)
-    written = "[schedule]\nsteps = 226\n[simulation]\nruns = 2\n[delay]\ntimeout = 'most-updates'\n"
+    written = (
+        "[schedule]\nname = 'random-ring'\nsteps = 226\n[simulation]\nruns = 2\n[delay]\ntimeout = 'most-updates'\n"
+    )
     (tmp_path / "run.toml").write_text(written)
     answer = skipring("compare run.toml --epsilons 1,inf --out a")
     assert max(map(len, answer.out.splitlines())) <= 80

@@ -291,7 +291,7 @@ def test_no_data_decides_whether_an_update_is_made() -> None:
     values = {
         "delay": {"law": "exponential:1", "timeout": 0.5},
         "compute": {"law": "exponential:20", "late": "fewer-rows"},
-        "schedule": {"steps": 400},
+        "schedule": {"name": "random-ring", "steps": 400},
         "privacy": {"noise_multiplier": 2.0, "protects": "node"},
     }
     paths = []

@@ -128,8 +128,8 @@ def test_an_interrupted_simulation_resumes_to_the_same_bytes(tmp_path: Path) -> 
 
 
 def test_a_run_may_be_given_as_a_file_or_as_values(tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text("[simulation]\nruns = 2\n[schedule]\nsteps = 226\n")
-    values = {"simulation": {"runs": 2}, "schedule": {"steps": 226}}
+    (tmp_path / "run.toml").write_text("[simulation]\nruns = 2\n[schedule]\nname = 'random-ring'\nsteps = 226\n")
+    values = {"simulation": {"runs": 2}, "schedule": {"name": "random-ring", "steps": 226}}
     results = [simulate(tmp_path / "run.toml"), simulate(values)]
     assert results[0].models.tobytes() == results[1].models.tobytes()
     with pytest.raises(InvalidInput, match="not a key"):
@@ -434,7 +434,7 @@ def test_files_that_are_no_run_files(skipring: Callable[[str], tuple[int, str, s
 def test_the_threads_of_linear_algebra_change_no_byte(tmp_path: Path) -> None:
     """The noise for a budget is a sum of many products; a last digit of it would change everything that follows."""
     program = "import sys; from skipring.simulation import simulate; simulate(sys.argv[1], out=sys.argv[2])"
-    (tmp_path / "run.toml").write_text("[schedule]\nsteps = 1130\n[simulation]\nruns = 2\n")
+    (tmp_path / "run.toml").write_text("[schedule]\nname = 'random-ring'\nsteps = 1130\n[simulation]\nruns = 2\n")
     for threads in ("1", "2"):
         words = [sys.executable, "-c", program, "run.toml", threads]
         subprocess.run(words, check=True, cwd=tmp_path, env=os.environ | {"OPENBLAS_NUM_THREADS": threads})
@@ -446,7 +446,7 @@ def test_standardising_over_all_nodes_is_named_where_an_epsilon_is_printed(
     skipring_words: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
     (tmp_path / "run.toml").write_text(
-        "[schedule]\nsteps = 113\n[privacy]\nnoise_multiplier = 4.0\n[simulation]\nruns = 1\n"
+        "[schedule]\nname = 'random-ring'\nsteps = 113\n[privacy]\nnoise_multiplier = 4.0\n[simulation]\nruns = 1\n"
     )
     words = ["simulate", str(tmp_path / "run.toml"), "--out"]
     said = " ".join(skipring_words(*words, str(tmp_path / "all"))[1].split())
@@ -468,7 +468,14 @@ def test_rows_are_looked_at_once_whether_noise_follows_from_an_epsilon_or_not(pr
         if event == "call" and frame.f_code.co_name in ("require_unit_rows", "require_finite_labels"):
             looked.append(f"{frame.f_code.co_name} {frame.f_locals['what']}")
 
-    run = parse_run({"data": {"nodes": 20}, "simulation": {"runs": 1}, "schedule": {"steps": 100}, "privacy": privacy})
+    run = parse_run(
+        {
+            "data": {"nodes": 20},
+            "simulation": {"runs": 1},
+            "schedule": {"name": "random-ring", "steps": 100},
+            "privacy": privacy,
+        }
+    )
     before = sys.getprofile()
     sys.setprofile(see)
     try:

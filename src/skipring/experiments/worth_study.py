@@ -131,6 +131,7 @@ def worth(
     for epsilon in chosen:
         require_positive("epsilons", epsilon)
     require_integer("splits", splits, 1)
+    run = run.walking()
     if run.schedule.name == Laps.name:  # nodes alone would be judged by as few steps as there are laps
         reason = "nodes alone and all rows in one place learn by the walk's steps here; compare knows laps"
         raise InvalidInput.because("schedule.name", run.schedule.name, reason)

@@ -23,7 +23,7 @@ from ..errors import (
 )
 from ..learning import LOSSES, NETWORKS, rows_of_one
 from ..privacy import USUAL_UNIT, Unit
-from ..schedules import RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing
+from ..schedules import RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing, Laps
 from .changes import EITHER, change_schedule, change_value, parse_change, read_toml
 from .columns import with_columns, with_files_beside, with_schema_file
 from .keys import by_key
@@ -35,11 +35,24 @@ from .wording import refusal, require_no_quotes
 FLOOR = 0.1
 #: How long nodes take in virtual time where a run file does not say. Nobody is skipped by it, nor do real nodes use it.
 USUAL_LAW = "gamma:0.25,1"
+#: Who is next where nobody says: `usual_schedule`.
+AUTO = "auto"
+#: Whether networks, too, learn by laps where nobody says.
+_NETWORKS_TAKE_LAPS = False
 #: More moves of a search for an order take minutes, and find hardly anything.
 _MOST_MOVES = 100_000_000
 #: What becomes of what a node has prepared, and what a node does that cannot compute in time.
 Ready = Literal["fresh", "kept", "ahead"]
 Late = Literal["skip", "decline", "fewer-rows"]
+
+
+def usual_schedule(protects: Unit, *, network: bool = False) -> str:
+    """Return the schedule of a simulation that names none: laps, where there are some for what it protects.
+
+    >>> usual_schedule("record"), usual_schedule("node")
+    ('laps', 'random-ring')
+    """
+    return USUAL_SCHEDULE if protects == "node" or (network and not _NETWORKS_TAKE_LAPS) else Laps.name
 
 
 class _Section(BaseModel):
@@ -162,8 +175,9 @@ class ScheduleSection(_Section):
     """Who gets the token next, and for how long; or a rival that has no token."""
 
     name: str = Field(
-        USUAL_SCHEDULE,
-        description="ring, random-ring, designed-ring, random-walk; without a token: laps, gossip, federated",
+        AUTO,
+        description="ring, random-ring, designed-ring, random-walk; without a token: laps, gossip, federated. auto: "
+        "laps if a linear model protects records or persons in a simulation, else random-ring",
     )
     steps: int | None = Field(
         None,
@@ -180,7 +194,7 @@ class ScheduleSection(_Section):
 
     def model_post_init(self, _: Any) -> None:
         """Refuse a schedule that nobody knows; `skipring.schedules.register_schedule` makes one known."""
-        if self.name not in (*SCHEDULES, *RIVALS):
+        if self.name not in (*SCHEDULES, *RIVALS, AUTO):
             raise InvalidInput("schedule.name", self.name, f"one of {', '.join((*SCHEDULES, *RIVALS))}")
         for key in ("closing", "search"):
             given = getattr(self, key)
@@ -426,8 +440,19 @@ class RunFile(_Section):
         changed = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
         return self.model_copy(update=changed)
 
+    def walking(self) -> Self:
+        """Return the same for real nodes, which walk where nobody has named a schedule."""
+        if "name" in self.schedule.model_fields_set:
+            return self
+        return self.having(schedule={"name": USUAL_SCHEDULE})
+
     def model_post_init(self, _: Any) -> None:
-        """Refuse two values where one is meant, and those that do not go together."""
+        """Name the schedule where nobody did; refuse two values where one is meant, and what does not go together."""
+        if self.schedule.name == AUTO:
+            usual = usual_schedule(self.privacy.protects, network=self.model.is_network)
+            named = self.schedule.model_copy(update={"name": usual})
+            named.model_fields_set.discard("name")  # nobody has said it, which `walking` asks
+            object.__setattr__(self, "schedule", named)
         for first, second in EITHER:
             if self._given(first) is not None and (given := self._given(second)) is not None:
                 names = (first, second) if _section(first) != _section(second) else map(_key, (first, second))
