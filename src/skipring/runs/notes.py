@@ -69,12 +69,16 @@ def delta_notes(run: RunFile, units: int, *, at_least: bool = False, own_delta: 
     return () if found is None or run.privacy.noise_multiplier == 0.0 else (f"{found} ({key})",)
 
 
-def laps_notes(run: RunFile) -> tuple[str, ...]:
-    """Say which keys of a run file laps do not use: they find their steps in their sums."""
-    unused = [f"learning.{key}" for key in ("rate", "step_size", "own") if key in run.learning.model_fields_set]
-    if run.schedule.name != Laps.name or not unused:
+def laps_notes(run: RunFile, laps: Laps | None) -> tuple[str, ...]:
+    """Say where laps may be local releases, and which keys they do not use: they find their steps in their sums."""
+    if laps is None:
         return ()
+    alone = () if laps.alone is None else (laps.alone,)
+    unused = [f"learning.{key}" for key in ("rate", "step_size", "own") if key in run.learning.model_fields_set]
+    if not unused:
+        return alone
     return (
+        *alone,
         f"laps find their steps in their sums: {' and '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used",
     )
 
