@@ -576,7 +576,8 @@ def test_a_sweep_may_name_schemas_and_a_table_beside_it(
     (there / "rows.csv").write_text("\n".join(["age,ill", *rows]))
     for name, top in (("narrow", "50"), ("wide", "100")):
         (there / f"{name}.toml").write_text(SCHEMA.replace("TOP", top))
-    base = TINY.split("[[grid]]", maxsplit=1)[0] + '[base.data]\npath = "rows.csv"\nnodes = 5\n'
+    base = TINY.split("[[grid]]", maxsplit=1)[0].replace("steps =", 'name = "random-ring"\nsteps =')
+    base += '[base.data]\npath = "rows.csv"\nnodes = 5\n'
     (there / "grid.toml").write_text(base + '[[grid]]\n"data.schema_file" = ["narrow.toml", "wide.toml"]\n')
     asked = read_sweep(there / "grid.toml")
     assert [cell.label for cell in asked.cells] == ["schema_file-narrow.toml", "schema_file-wide.toml"]

@@ -26,7 +26,7 @@ from skipring.runs import example_run_file, parse_run, read_run_file, with_chang
 from skipring.simulation import Interrupted, Result, build, simulate
 from skipring.simulation.engine import run_one
 
-SMALL = ["simulation.runs=6", "schedule.steps=452", "simulation.evaluate_every=100"]
+SMALL = ["simulation.runs=6", "schedule.name=random-ring", "schedule.steps=452", "simulation.evaluate_every=100"]
 
 
 def shared_data() -> Path | None:
@@ -193,6 +193,7 @@ def test_the_papers_logistic_regression(monkeypatch: pytest.MonkeyPatch) -> None
         [
             "data.name=houses-openml",
             "data.nodes=1000",
+            "schedule.name=random-ring",
             "schedule.steps=24000",
             "delay.law=exponential:1",
             "delay.skip=1e-4",
@@ -223,7 +224,7 @@ def test_the_papers_logistic_regression(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_init_and_simulate_from_the_command_line(skipring: Callable[[str], tuple[int, str, str]]) -> None:
     assert skipring("init my.toml")[0] == 0
-    few = "--set simulation.runs=3 --set schedule.steps=226"
+    few = "--set simulation.runs=3 --set schedule.name=random-ring --set schedule.steps=226"
     code, out, _ = skipring(f"simulate my.toml {few}")
     assert code == 0
     assert "epsilon, forecast" in out
@@ -239,7 +240,7 @@ def test_init_and_simulate_from_the_command_line(skipring: Callable[[str], tuple
 
 def test_a_summary_names_the_data(skipring: Callable[[str], tuple[int, str, str]], tmp_path: Path) -> None:
     """Also where nobody has named any, and those for tries are taken."""
-    few = "--set simulation.runs=1 --set schedule.steps=40 --set data.nodes=4"
+    few = "--set simulation.runs=1 --set schedule.name=random-ring --set schedule.steps=40 --set data.nodes=4"
     (tmp_path / "none.toml").write_text("[privacy]\nnoise_multiplier = 3\n")
     code, out, err = skipring(f"simulate none.toml {few}")
     assert code == 0, err
@@ -253,7 +254,9 @@ def test_a_summary_names_the_data(skipring: Callable[[str], tuple[int, str, str]
     (tmp_path / "rows.csv").write_text("\n".join(["x,y,site", *lines]) + "\n")
     named = '[data]\npath = "rows.csv"\nlabel = "y"\nnode = "site"\n[privacy]\nnoise_multiplier = 3\n'
     (tmp_path / "own.toml").write_text(named)
-    code, out, err = skipring("simulate own.toml --set simulation.runs=1 --set schedule.steps=40")
+    code, out, err = skipring(
+        "simulate own.toml --set simulation.runs=1 --set schedule.name=random-ring --set schedule.steps=40"
+    )
     assert code == 0, err
     words = " ".join(out.split())
     assert words.startswith("data rows.csv: 80 rows to learn from, 20 to test, 1 column, 4 nodes runs 1")
@@ -310,7 +313,7 @@ def prices(folder: Path, scale: float = 1.0) -> list[str]:
     groups = np.arange(100) % 10
     path = folder / f"prices{scale:g}.npz"
     np.savez(path, X=x, y=np.where(groups == 0, scale * y, y), groups=groups)
-    return [f"data.path={path}", "data.label=y", "schedule.steps=50", "simulation.runs=2"]
+    return [f"data.path={path}", "data.label=y", "schedule.name=random-ring", "schedule.steps=50", "simulation.runs=2"]
 
 
 @pytest.mark.parametrize("bound", ["model.label_bound=2", "learning.gradient_bound=3", "learning.gradient_bound=300"])
@@ -375,6 +378,7 @@ def test_a_clipped_gradient_keeps_its_bound_for_labels_and_rows_of_any_size(tmp_
                 "learning.rate=1",
                 "privacy.protects=node",
                 "privacy.noise_multiplier=0",
+                "schedule.name=random-ring",
                 "schedule.steps=1",
                 "delay.timeout=1000",
                 f"schedule.name={schedule}",
