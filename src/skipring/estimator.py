@@ -40,8 +40,8 @@ from .privacy import (
     large_delta,
     promise,
 )
-from .runs import RunFile, parse_run, protected_rows, usual_schedule
-from .schedules import SCHEDULES, Laps
+from .runs import RunFile, parse_run, protected_rows
+from .schedules import AUTO, SCHEDULES, Laps, usual_schedule
 from .simulation import DealtRows, planned, planned_laps, run_one, setup_on
 
 __all__ = ["SkipRingClassifier"]
@@ -89,7 +89,7 @@ _NAMES = {key: parameter for parameter, key in _KEYS.items()} | _OTHERS
 class _Parameters(BaseEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """What can be chosen, with its defaults; `SkipRingClassifier` says what each of them is."""
 
-    schedule: str = "auto"
+    schedule: str = AUTO
     laps: int | str = "auto"
     coalition: int | None = None
     rounds: int = 30
@@ -120,17 +120,16 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
 
     Parameters
     ----------
-    schedule : ``laps`` (all nodes that are ready add to one private sum, then all take the same step), or who gets the
-        token next: ``ring``, ``random-ring``, ``random-walk``, or ``designed-ring``, in an order that is chosen
-        beforehand so that epsilon holds for every pair of nodes. ``auto`` is laps for records and persons, and
-        random-ring for whole nodes.
+    schedule : ``laps``, private sums to which all nodes that are ready add; or who gets the token next. That is
+        ``ring``, ``random-ring``, ``random-walk``, or ``designed-ring``, whose order is chosen so that epsilon holds
+        for every pair of nodes. ``auto`` is laps for records and persons, and random-ring for whole nodes.
     laps : how many laps; ``auto`` is 5.
     coalition : laps: how many nodes may put together what they know (default: a fifth of them, and one at least).
     rounds : length of a walk, in hops per node.
     delay : how long a node takes, as text (``exponential:1``, ``lomax:3,2``, ...) or as a law of `skipring.delays`.
         Without one nobody is skipped, and virtual time goes by gamma:0.25,1.
-    timeout : how long a node or a lap is waited for: a time, ``inf`` (skip nobody; the default without a `delay`), or
-        ``most-updates`` (least time per update, most rows per time of laps; the default with one).
+    timeout : how long a node or lap is waited for: a time, ``inf`` (skip nobody; the default without a `delay`), or
+        ``most-updates`` (least time per update; the default with one).
     hop_latency : the time that a hop takes.
     learning_rate : a walk's step size of the first update; that of update number t is smaller by sqrt(t). Laps find
         their steps in their sums.
@@ -365,7 +364,7 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
 
     def _run(self, nodes: int, seed: int) -> RunFile:
         """Return the run file that says what this object's parameters say."""
-        name = usual_schedule(self.protects_) if self.schedule == "auto" else self.schedule
+        name = usual_schedule(self.protects_) if self.schedule == AUTO else self.schedule
         steps = {"steps": int(self.rounds) * nodes} if name in SCHEDULES else {}
         values: dict[str, dict[str, Any]] = {
             "schedule": {"name": name, **steps},

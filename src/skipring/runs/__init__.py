@@ -53,7 +53,6 @@ from .runfile import SimulationSection as SimulationSection
 from .runfile import StragglersSection as StragglersSection
 from .runfile import parse_run as parse_run
 from .runfile import read_run_file as read_run_file
-from .runfile import usual_schedule as usual_schedule
 from .runfile import with_changes as with_changes
 from .wording import expected as expected
 from .wording import unknown_key as unknown_key

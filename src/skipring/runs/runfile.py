@@ -23,36 +23,22 @@ from ..errors import (
 )
 from ..learning import LOSSES, NETWORKS, rows_of_one
 from ..privacy import USUAL_UNIT, Unit
-from ..schedules import RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing, Laps
+from ..schedules import AUTO, RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing, usual_schedule
 from .changes import EITHER, change_schedule, change_value, parse_change, read_toml
 from .columns import with_columns, with_files_beside, with_schema_file
 from .keys import by_key
 from .wording import refusal, require_no_quotes
 
-#: Ways to learn together without a token, which simulations compare it with.
 #: No learned timeout is shorter, in seconds, unless nodes agree on another floor: long enough for a small update of a
 #: node that is some way off, short enough that a dead one costs little.
 FLOOR = 0.1
 #: How long nodes take in virtual time where a run file does not say. Nobody is skipped by it, nor do real nodes use it.
 USUAL_LAW = "gamma:0.25,1"
-#: Who is next where nobody says: `usual_schedule`.
-AUTO = "auto"
-#: Whether networks, too, learn by laps where nobody says.
-_NETWORKS_TAKE_LAPS = False
 #: More moves of a search for an order take minutes, and find hardly anything.
 _MOST_MOVES = 100_000_000
 #: What becomes of what a node has prepared, and what a node does that cannot compute in time.
 Ready = Literal["fresh", "kept", "ahead"]
 Late = Literal["skip", "decline", "fewer-rows"]
-
-
-def usual_schedule(protects: Unit, *, network: bool = False) -> str:
-    """Return the schedule of a simulation that names none: laps, where there are some for what it protects.
-
-    >>> usual_schedule("record"), usual_schedule("node")
-    ('laps', 'random-ring')
-    """
-    return USUAL_SCHEDULE if protects == "node" or (network and not _NETWORKS_TAKE_LAPS) else Laps.name
 
 
 class _Section(BaseModel):
@@ -184,7 +170,6 @@ class ScheduleSection(_Section):
         description="hops of the token, skipped ones included (default: 30 rounds); gossip, federated: iterations "
         "(default: 30); laps have laps.laps",
     )
-
     closing: int | None = Field(
         None, description="designed-ring: hops at the end that add noise and no gradient (default: 2; networks: 0)"
     )
@@ -442,9 +427,8 @@ class RunFile(_Section):
 
     def walking(self) -> Self:
         """Return the same for real nodes, which walk where nobody has named a schedule."""
-        if "name" in self.schedule.model_fields_set:
-            return self
-        return self.having(schedule={"name": USUAL_SCHEDULE})
+        named = "name" in self.schedule.model_fields_set
+        return self if named else self.having(schedule={"name": USUAL_SCHEDULE})
 
     def model_post_init(self, _: Any) -> None:
         """Name the schedule where nobody did; refuse two values where one is meant, and what does not go together."""
