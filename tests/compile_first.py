@@ -25,7 +25,7 @@ def small_runs(schedules: tuple[str, ...]) -> None:
             simulate(run, x, y, node)
     if "random-ring" in schedules:  # the clock of nodes that remember
         quiet = {"delay": {"ready": "kept"}, "simulation": {"runs": 1}, "privacy": {"noise_multiplier": 1.0}}
-        simulate(quiet | {"schedule": {"steps": 8}}, x, labels["logistic"], node)
+        simulate(quiet | {"schedule": {"name": "random-ring", "steps": 8}}, x, labels["logistic"], node)
 
 
 if __name__ == "__main__":

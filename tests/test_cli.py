@@ -132,8 +132,9 @@ def test_a_plan_needs_about_a_third_of_the_papers_noise(skipring: Command) -> No
         "plan --nodes 1000 --delay exponential:1 --steps 24000 --epsilon 2.2 --dimension 8 --protects node"
         " --no-figure --json"
     ).data
-    papers = next(other for other in data["alternatives"] if other["accounting"] == "paper")
-    assert 0.25 < data["plan"]["noise_multiplier"] / papers["noise_multiplier"] < 0.4
+    walk = data["walk"]
+    papers = next(other for other in walk["alternatives"] if other["accounting"] == "paper")
+    assert 0.25 < walk["plan"]["noise_multiplier"] / papers["noise_multiplier"] < 0.4
     assert data["figure"] is None
 
 
@@ -203,10 +204,12 @@ def test_the_paper_is_contradicted_where_it_is_wrong(skipring: Command, schedule
 
 def test_a_plan_says_if_the_papers_noise_is_not_enough(skipring: Command) -> None:
     plan = "plan --nodes 2 --delay exponential:1 --steps 2000 --epsilon 2 --dimension 3 --protects node --no-figure"
-    doubt = skipring(f"{plan} --json").data["alternatives"][-1]["doubt"]
+    doubt = skipring(f"{plan} --json").data["walk"]["alternatives"][-1]["doubt"]
     assert "Theorem 3 claims 2, and only" in doubt
     assert f"Do not use the noise of the paper's theorem: {doubt}" in " ".join(skipring(plan).out.split())
-    assert skipring(plan.replace("--nodes 2", "--nodes 100") + " --json").data["alternatives"][-1]["doubt"] == ""
+    assert (
+        skipring(plan.replace("--nodes 2", "--nodes 100") + " --json").data["walk"]["alternatives"][-1]["doubt"] == ""
+    )
 
 
 EMPTY, BROKEN = "empirical:empty.csv", "empirical:broken.csv"

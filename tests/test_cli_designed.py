@@ -70,7 +70,8 @@ def test_what_is_refused_is_said_in_one_line(skipring: Command, changes: str, wo
 
 def test_a_comparison_and_its_page_lead_with_what_holds_for_every_pair(skipring: Command) -> None:
     Path("run.toml").write_text(
-        '[data]\nnodes = 10\n[schedule]\nsteps = 100\n[delay]\nlaw = "exponential:1"\ntimeout = inf\n'
+        '[data]\nnodes = 10\n[schedule]\nname = "random-ring"\nsteps = 100\n'
+        '[delay]\nlaw = "exponential:1"\ntimeout = inf\n'
         '[privacy]\nprotects = "node"\nepsilon = 8\n[simulation]\nruns = 2\n'
     )
     line = "compare run.toml --schedules designed-ring,random-ring"

@@ -246,7 +246,7 @@ def test_a_plan_for_records_says_whom_it_protects_and_what_rows_do(skipring: Com
 
 
 def test_a_plan_says_the_same_in_json(skipring: Command) -> None:
-    data = skipring(f"{PLAN} --protects record --rows 40 --json").data
+    data = skipring(f"{PLAN} --protects record --rows 40 --json").data["walk"]
     assert (data["protects"], data["relation"], data["against"], data["method"]) == (
         "record",
         "replace-one",

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ import skipring
 from skipring.delays import Gamma
 from skipring.errors import InvalidInput
 from skipring.estimator import SkipRingClassifier
-from skipring.privacy import forecast, planned_run
+from skipring.privacy import LapsAccountant, PlannedLaps, forecast, planned_run
 from skipring.timeouts import best_timeout, skip_probability
 
 Clinics = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
@@ -40,8 +41,9 @@ def clinics() -> Clinics:
 
 
 def quiet(**changes: Any) -> SkipRingClassifier:
-    """A classifier without noise."""
-    return SkipRingClassifier(**({"epsilon": None, "noise_multiplier": 0.0, "random_state": 0} | changes))
+    """A classifier without noise, by a walk."""
+    usual = {"schedule": "random-ring", "epsilon": None, "noise_multiplier": 0.0, "random_state": 0}
+    return SkipRingClassifier(**(usual | changes))
 
 
 @parametrize_with_checks([quiet(random_state=None)])  # type: ignore[untyped-decorator] # scikit-learn's
@@ -127,7 +129,7 @@ class TestPrivacy:
 
     def test_too_large_a_learning_rate_costs_amplification_and_says_so(self, clinics: Clinics) -> None:
         X, y, clinic = clinics
-        options: dict[str, Any] = {"rounds": 5, "noise_multiplier": 3.0, "random_state": 0}
+        options: dict[str, Any] = {"schedule": "random-ring", "rounds": 5, "noise_multiplier": 3.0, "random_state": 0}
         amplified = SkipRingClassifier(learning_rate=8.0, **options).fit(X, y, groups=clinic)
         with pytest.warns(UserWarning, match=r"learning rate 8\.1 is above 2 / smoothness = 8"):
             alone = SkipRingClassifier(learning_rate=8.1, **options).fit(X, y, groups=clinic)
@@ -369,3 +371,51 @@ class TestWhomItProtects:
             self.fitted(self.nodes, rows_per_person=3)
         with pytest.raises(InvalidInput, match=r"^persons: '7' and '7.0' are the same number"):
             self.fitted(self.nodes, ["7", "7.0"] + ["8"] * (len(self.X) - 2))
+
+
+class TestLaps:
+    """Records and persons are learned about by laps unless somebody asks for a walk."""
+
+    def test_they_are_the_default_but_for_whole_nodes(self, clinics: Clinics) -> None:
+        X, y, clinic = clinics
+        few = clinic % 12
+        cases: list[tuple[dict[str, Any], bool]] = [
+            ({}, True),
+            ({"protects": "node"}, False),
+            ({"schedule": "ring"}, False),
+        ]
+        for options, laps in cases:
+            model = SkipRingClassifier(rounds=2, random_state=1, **options).fit(X, y, groups=few)
+            assert isinstance(model.planned_, PlannedLaps) == laps
+            assert model.epsilon_ == pytest.approx(8.0, rel=1e-6)
+        assert SkipRingClassifier(random_state=1).fit(X, y, groups=few).score(X, y) > 0.9
+
+    def test_their_number_and_coalition_can_be_chosen(self, clinics: Clinics) -> None:
+        X, y, clinic = clinics
+        model = SkipRingClassifier(laps=7, coalition=4, epsilon=2.0, random_state=1).fit(X, y, groups=clinic % 12)
+        run = model.planned_
+        assert isinstance(run, PlannedLaps)
+        assert (run.laps, run.withstood, run.nodes) == (7, 4, 12)
+        assert model.epsilon_ == LapsAccountant(run).epsilon(1e-5) == pytest.approx(2.0, rel=1e-6)
+        assert model.updates_ == 7 * 12
+        wrong: list[tuple[dict[str, Any], str]] = [({"coalition": 12}, "coalition"), ({"laps": 0}, "laps")]
+        for options, name in (*wrong, ({"laps": "many"}, "laps")):
+            with pytest.raises(InvalidInput) as refused:
+                SkipRingClassifier(**options).fit(X, y, groups=clinic % 12)
+            assert refused.value.parameter == name
+        with pytest.raises(InvalidInput) as refused:
+            SkipRingClassifier(schedule="ring", coalition=2).fit(X, y, groups=clinic % 12)
+        assert refused.value.parameter == "coalition"
+
+    def test_a_saved_model_says_against_whom(self, clinics: Clinics, tmp_path: Path) -> None:
+        X, y, clinic = clinics
+        model = SkipRingClassifier(epsilon=2.0).fit(X, y, groups=clinic % 12)
+        model.save_model(tmp_path / "model")
+        said = skipring.load_model(tmp_path / "model").facts.guarantee
+        assert (said.against, said.method, said.epsilon) == ("a coalition of 2", "laps", model.epsilon_)
+        assert "standard deviation" in str(said.not_covered)
+        seeded = SkipRingClassifier(epsilon=2.0, random_state=1).fit(X, y, groups=clinic % 12)
+        seeded.save_model(tmp_path / "seeded")
+        known = skipring.load_model(tmp_path / "seeded").facts.guarantee
+        assert (known.epsilon, known.also) == (None, ())
+        assert "random_state" in str(known.refused)

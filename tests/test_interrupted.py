@@ -20,6 +20,7 @@ LONG = """[data]
 name = "digits"
 nodes = 20
 [schedule]
+name = "random-ring"
 steps = 3_000_000
 [delay]
 timeout = inf

@@ -22,7 +22,7 @@ PLAN = "plan --nodes 12 --delay gamma:0.25,1 --time 20 --epsilon 4 --dimension 3
     "more",
     [
         "",
-        "--protects record --rows 37",
+        "--protects record --rows 37 --schedule random-ring",
         # Forecasts of walks take long.
         pytest.param("--protects record --batch 10 --schedule random-walk", marks=pytest.mark.slow),
         "--gradient-bound 0.5",
@@ -32,7 +32,7 @@ def test_a_written_plan_is_what_a_simulation_of_it_does(more: str, skipring: Com
     file = tmp_path / "run.toml"
     answer = skipring(f"{PLAN} {more} --write {file}")
     assert answer.code == 0, answer.err
-    best = answer.data["plan"]
+    best = answer.data["walk"]["plan"]
     assert answer.data["run_file"] == str(file)
     setup = build(read_run_file(file))
     assert (setup.data.nodes, setup.steps, setup.protection.batch) == (12, best["steps"], best["batch"])
@@ -68,11 +68,11 @@ def test_no_file_is_overwritten(skipring: Command, tmp_path: Path) -> None:
 
 
 def test_a_plan_says_where_its_bound_promises_nothing(skipring: Command) -> None:
-    loud = skipring(PLAN).data
+    loud = skipring(PLAN).data["walk"]
     assert loud["plan"]["error_bound"] > 10.0  # gradient bound x diameter
     assert loud["remark"].startswith("Nothing promises that this plan beats guessing")
     large = "--protects record --batch 100000 --diameter 1 --dimension 1 --time 2000"
-    quiet = skipring(f"{PLAN} {large}").data
+    quiet = skipring(f"{PLAN} {large}").data["walk"]
     assert (quiet["remark"] is None) == (quiet["plan"]["error_bound"] < 1.0)
     assert quiet["remark"] is None
 

@@ -22,7 +22,7 @@ def copied(text: str) -> list[list[str]]:
 
 
 def test_a_comparison_names_its_report(skipring_words: Words, tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text("[schedule]\nsteps = 226\n[simulation]\nruns = 1\n")
+    (tmp_path / "run.toml").write_text("[schedule]\nname = 'random-ring'\nsteps = 226\n[simulation]\nruns = 1\n")
     answer = skipring_words("compare", "run.toml", "--noise", "3,4", "--out", FOLDER)
     assert answer.code == 0, answer.err
     assert copied(answer.out) == [["skipring", "report", f"{FOLDER}/*"]]
@@ -31,7 +31,8 @@ def test_a_comparison_names_its_report(skipring_words: Words, tmp_path: Path) ->
 
 def test_a_sweep_names_its_report(skipring_words: Words, tmp_path: Path) -> None:
     (tmp_path / "grid.toml").write_text(
-        '[base.schedule]\nsteps = 226\n[base.simulation]\nruns = 1\n[[grid]]\n"learning.rate" = [0.1]\n'
+        '[base.schedule]\nname = "random-ring"\nsteps = 226\n'
+        '[base.simulation]\nruns = 1\n[[grid]]\n"learning.rate" = [0.1]\n'
     )
     answer = skipring_words("sweep", "grid.toml", "--out", FOLDER)
     assert answer.code == 0, answer.err

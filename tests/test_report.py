@@ -25,7 +25,7 @@ from skipring.runs import RunFile, with_changes
 from skipring.simulation import Result, simulate
 from skipring.simulation.table import latex_table
 
-SMALL = ["simulation.runs=3", "simulation.evaluate_every=200", "delay.law=gamma:0.25,1"]
+SMALL = ["schedule.name=random-ring", "simulation.runs=3", "simulation.evaluate_every=200", "delay.law=gamma:0.25,1"]
 
 
 def small(*changes: str) -> RunFile:

@@ -120,7 +120,13 @@ def test_when_a_node_can_be_reached_again(events: str) -> None:
 
 # -- runs that follow them ----------------------------------------------------------------------------------
 
-BASE = ["data.name=breast-cancer", "data.nodes=3", "schedule.steps=60", "privacy.noise_multiplier=3"]
+BASE = [
+    "schedule.name=random-ring",
+    "data.name=breast-cancer",
+    "data.nodes=3",
+    "schedule.steps=60",
+    "privacy.noise_multiplier=3",
+]
 
 
 def test_a_run_follows_all_three(tmp_path: Path, seconds: str, events: str) -> None:

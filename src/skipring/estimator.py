@@ -28,10 +28,20 @@ from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .learning import usual_loss
 from .models import Inputs, ModelFacts, TrainedModel, save_model
-from .privacy import USUAL_UNIT, PlannedRun, Unit, forecast, large_delta, nothing_promised
+from .privacy import (
+    USUAL_UNIT,
+    Guarantee,
+    PlannedLaps,
+    PlannedRun,
+    Unit,
+    accountant,
+    large_delta,
+    nothing_promised,
+    promise,
+)
 from .runs import RunFile, parse_run, protected_rows
-from .schedules import USUAL_SCHEDULE
-from .simulation import DealtRows, planned, run_one, setup_on
+from .schedules import AUTO, SCHEDULES, Laps, usual_schedule
+from .simulation import DealtRows, planned, planned_laps, run_one, setup_on
 
 __all__ = ["SkipRingClassifier"]
 
@@ -48,7 +58,8 @@ _KNOWN_NOISE = "its noise follows from random_state, and who knows that can take
 _ON_A_GPU = "a GPU drew its noise from too few random bits to keep it secret"
 #: The keys of the run file that parameters set, one each.
 _KEYS = {
-    "schedule": "schedule.name",
+    "laps": "laps.laps",
+    "coalition": "laps.coalition",
     "timeout": "delay.timeout",
     "hop_latency": "delay.hop_latency",
     "learning_rate": "learning.rate",
@@ -62,6 +73,7 @@ _KEYS = {
 }
 #: What else is refused by a name that this class does not use.
 _OTHERS = {
+    "schedule.name": "schedule",
     "schedule.steps": "rounds",
     "delay.law": "delay",
     "data.nodes": "nodes",
@@ -76,7 +88,9 @@ _NAMES = {key: parameter for parameter, key in _KEYS.items()} | _OTHERS
 class _Parameters(BaseEstimator):  # type: ignore[misc] # scikit-learn carries no types
     """What can be chosen, with its defaults; `SkipRingClassifier` says what each of them is."""
 
-    schedule: str = USUAL_SCHEDULE
+    schedule: str = AUTO
+    laps: int | str = "auto"
+    coalition: int | None = None
     rounds: int = 30
     delay: str | Delay | None = None
     timeout: float | str | None = None
@@ -105,15 +119,19 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
 
     Parameters
     ----------
-    schedule : who gets the token next: ``ring``, ``random-ring``, ``random-walk``, or ``designed-ring``, in an order
-        that is chosen beforehand so that epsilon holds for every pair of nodes.
-    rounds : length of the run, in hops per node.
+    schedule : ``laps``, private sums to which all nodes that are ready add; or who gets the token next. That is
+        ``ring``, ``random-ring``, ``random-walk``, or ``designed-ring``, whose order is chosen so that epsilon holds
+        for every pair of nodes. ``auto`` is laps for records and persons, and random-ring for whole nodes.
+    laps : how many laps; ``auto`` is 5.
+    coalition : laps: how many nodes may put together what they know (default: a fifth of them, and one at least).
+    rounds : length of a walk, in hops per node.
     delay : how long a node takes, as text (``exponential:1``, ``lomax:3,2``, ...) or as a law of `skipring.delays`.
         Without one nobody is skipped, and virtual time goes by gamma:0.25,1.
-    timeout : how long a node is waited for: a time, ``inf`` (skip nobody; the default without a `delay`), or
+    timeout : how long a node or lap is waited for: a time, ``inf`` (skip nobody; the default without a `delay`), or
         ``most-updates`` (least time per update; the default with one).
     hop_latency : the time that a hop takes.
-    learning_rate : the step size of the first update; that of update number t is smaller by sqrt(t).
+    learning_rate : a walk's step size of the first update; that of update number t is smaller by sqrt(t). Laps find
+        their steps in their sums.
     protects : what `epsilon` protects: ``record`` (one row), ``person`` (all rows of one person, see `fit`) or ``node``
         (all rows of a node). ``auto`` is persons if `fit` is told whose each row is, and records otherwise.
         `protects_` says which it was.
@@ -122,7 +140,7 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
     batch : the most rows of an update. For records and persons the sum over them is divided by it, and a node with more
         rows rotates through parts (default: the rows of the largest node). For nodes they are drawn anew for each
         update (default: all of a node).
-    diameter : of the ball that the parameters are kept in.
+    diameter : of the ball that the parameters of a walk are kept in.
     epsilon, delta : the privacy budget, from which the noise follows.
     noise_multiplier : standard deviation of the noise over the most that what is protected can contribute; if given, it
         is used in place of what `epsilon` asks for. 0 means no noise and no privacy; otherwise at least 0.001.
@@ -152,9 +170,10 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
 
     Notes
     -----
-    `epsilon_` bounds, at `delta`, what any one other node learns about one record, about one person or about all rows
-    of a node (`protects_`). What is protected may be replaced by any other. The other node learns from every token that
-    it is offered and from the final model. Where records or persons are protected, next to nothing is promised for a
+    `epsilon_` bounds, at `delta`, what others learn about one record, about one person or about all rows of a node
+    (`protects_`). What is protected may be replaced by any other. In laps the others are any `coalition` of nodes. It
+    sees everything on the wire. In a walk it is any one other node. It learns from every token that it is offered and
+    from the final model. Where records or persons are protected, next to nothing is promised for a
     node as a whole. Three things are outside of it:
 
     - The mean and standard deviation of the features come from all training rows, and so do the labels in `classes_`.
@@ -162,12 +181,13 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
       first.
     - Every further fit on the same rows is a run of its own. `GridSearchCV` makes one for each candidate and fold, and
       `epsilon_` of the best is about that fit alone: neither the others nor the choice are covered. This is:
-      ``Composition(*(forecast(model.planned_) for model in fitted)).epsilon(delta)`` (`skipring.privacy`).
+      ``Composition(*(forecast(model.planned_) for model in fitted)).epsilon(delta)`` (`skipring.privacy`) of walks. Of
+      laps, mu^2 adds up.
     - Who knows `random_state` can compute the noise and take it off. Leave it out if the model is to be handed on; with
       one, `save_model` states no epsilon.
 
-    Amplification by the noise of others needs a learning rate of at most 2 / smoothness (8 for two classes, 4 for more,
-    less with `ridge`). Beyond it, only the noise of a node's own updates counts, and a warning says so.
+    In a walk, amplification by the noise of others needs a learning rate of at most 2 / smoothness (8 for two classes,
+    4 for more, less with `ridge`). Beyond it, only the noise of a node's own updates counts, and a warning says so.
 
     Examples
     --------
@@ -185,7 +205,7 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
     n_features_in_: int
     epsilon_: float
     protects_: Unit
-    planned_: PlannedRun | None
+    planned_: PlannedRun | PlannedLaps | None
     noise_multiplier_: float
     timeout_: float
     latency_: float
@@ -240,8 +260,9 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
         # Nobody asks for metrics: a single row costs least.
         dealt = DealtRows(data, data.features[:1], data.labels[:1], len(classes))
         setup = setup_on(run, dealt, delay=_delay(self.delay), secret=self.random_state is None)
+        laps = isinstance(setup.schedule, Laps)
         if setup.noise_multiplier > 0.0:
-            why = setup.model.why_not(setup.step_sizes.largest)
+            why = None if laps else setup.model.why_not(setup.step_sizes.largest)
             alone = f"{why}: only the noise of a node's own updates protects it" if why else None
             many = large_delta(float(self.delta), self.protects_, sum(setup.units or ()))
             for warning in filter(None, (alone, many)):
@@ -263,8 +284,11 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
         self.classes_ = classes
         self.scaling_ = dataclasses.replace(scaling, intercept=False)
         self.noise_multiplier_, self.timeout_ = float(setup.noise_multiplier), float(setup.timeout)
-        self.planned_ = planned(setup) if setup.noise_multiplier > 0.0 else None
-        self.epsilon_ = math.inf if self.planned_ is None else float(forecast(self.planned_).epsilon(self.delta))
+        self.planned_ = None
+        if setup.noise_multiplier > 0.0:
+            self.planned_ = planned_laps(setup) if laps else planned(setup)
+        account = None if self.planned_ is None else accountant("tight", self.planned_)
+        self.epsilon_ = math.inf if account is None else float(account.epsilon(self.delta))
         self.latency_, self.updates_ = float(output.latency[-1]), int(output.updates[-1])
 
     def _protected(self, persons: bool) -> Unit:
@@ -284,6 +308,8 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
     def _check_parameters(self) -> None:
         """Refuse what the rooms below would not be asked about, or would not name in the words of this class."""
         require_integer("rounds", self.rounds, 1)
+        if self.laps != "auto":
+            require_integer("laps", self.laps, 1)
         if self.batch is not None:
             require_integer("batch", self.batch, 1)
         if self.protects not in ("auto", *get_args(Unit)):
@@ -337,11 +363,12 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
 
     def _run(self, nodes: int, seed: int) -> RunFile:
         """Return the run file that says what this object's parameters say."""
-        steps = int(self.rounds) * nodes
+        name = usual_schedule(self.protects_) if self.schedule == AUTO else self.schedule
+        steps = {"steps": int(self.rounds) * nodes} if name in SCHEDULES else {}
         values: dict[str, dict[str, Any]] = {
-            "schedule": {"steps": steps},
+            "schedule": {"name": name, **steps},
             "privacy": {"protects": self.protects_},
-            "simulation": {"seed": seed, "evaluate_every": steps},
+            "simulation": {"seed": seed, "evaluate_every": 10**9},
         }
         for parameter, key in _KEYS.items():
             given, (section, _, name) = getattr(self, parameter), key.partition(".")
@@ -381,17 +408,11 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
         rows (see the notes above).
         """
         check_is_fitted(self)
-        why_not = "there is no noise" if self.planned_ is None else self._why_no_epsilon
-        delta, promised = float(self.delta), None
-        if why_not is None and self.planned_ is not None:
-            promised = forecast(self.planned_).guarantee(delta, self.epsilon_)
-        promised = promised or nothing_promised(self.protects_, delta, why_not or "there is no noise")
-        uncovered = f"{_SCALES if self.standardise else ''}{_READ_OFF}"
         facts = ModelFacts(
             name=usual_loss(len(self.classes_)).name,
             updates=self.updates_,
             run=self._run_digest,
-            guarantee=dataclasses.replace(promised, not_covered=uncovered),
+            guarantee=self._guarantee(),
             source="SkipRingClassifier",
             made=made,
         )
@@ -405,6 +426,20 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
             label=self._label,
         )
         save_model(TrainedModel(facts, inputs, self._vector), path)
+
+    def _guarantee(self) -> Guarantee:
+        """Return what the fitted model promises, with all that its epsilon cannot be read without."""
+        why_not = "there is no noise" if self.planned_ is None else self._why_no_epsilon
+        uncovered, delta = f"{_SCALES if self.standardise else ''}{_READ_OFF}", float(self.delta)
+        if why_not is None and self.planned_ is not None:
+            account = accountant("tight", self.planned_)
+            if isinstance(self.planned_, PlannedLaps):
+                promised = promise(account, delta, units=None)
+            else:
+                promised = account.guarantee(delta, self.epsilon_)
+        else:
+            promised = nothing_promised(self.protects_, delta, why_not or "there is no noise")
+        return dataclasses.replace(promised, not_covered=uncovered)
 
 
 @contextmanager

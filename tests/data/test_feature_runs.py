@@ -37,7 +37,7 @@ def run_of(features: str, **changes: Any) -> RunFile:
     values: dict[str, Any] = {
         "data": {"path": "few.npz", "label": "y", "nodes": 5},
         "model": {"name": "softmax", "features": features, "device": "cpu"},
-        "schedule": {"steps": 20},
+        "schedule": {"name": "random-ring", "steps": 20},
         "privacy": {"noise_multiplier": 1.0, "protects": "node"},
         "simulation": {"runs": 1},
     }

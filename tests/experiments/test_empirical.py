@@ -401,7 +401,12 @@ def test_a_csv_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 # --- Epsilon of the token and its rivals
 
 POINTS = np.array([0, 1, 20, 21, 33, 60])
-RIVAL = changed(TOKEN, schedule={"steps": 60}, delay={"skip": 0.3}, learning={"rate": 0.7, "step_size": "constant"})
+RIVAL = changed(
+    TOKEN,
+    schedule={"name": "random-ring", "steps": 60},
+    delay={"skip": 0.3},
+    learning={"rate": 0.7, "step_size": "constant"},
+)
 
 
 def only_cell(values: Mapping[str, Any], **grid: Any) -> Any:

@@ -445,7 +445,7 @@ def test_networks_are_run_one_after_another_in_this_process(tmp_path: Path) -> N
     base = {
         "data": {"path": str(tmp_path / "pictures.npz"), "label": "y", "nodes": 4},
         "model": {"name": "cnn", "device": "cpu"},
-        "schedule": {"steps": 8},
+        "schedule": {"name": "random-ring", "steps": 8},
         "learning": {"gradient_bound": 1.0},
         "simulation": {"runs": 2},
     }
@@ -634,7 +634,8 @@ def test_a_sweep_may_name_schemas_and_a_table_beside_it(
     (there / "rows.csv").write_text("\n".join(["age,ill", *rows]))
     for name, top in (("narrow", "50"), ("wide", "100")):
         (there / f"{name}.toml").write_text(SCHEMA.replace("TOP", top))
-    base = TINY.split("[[grid]]", maxsplit=1)[0] + '[base.data]\npath = "rows.csv"\nnodes = 5\n'
+    base = TINY.split("[[grid]]", maxsplit=1)[0].replace("steps =", 'name = "random-ring"\nsteps =')
+    base += '[base.data]\npath = "rows.csv"\nnodes = 5\n'
     (there / "grid.toml").write_text(base + '[[grid]]\n"data.schema_file" = ["narrow.toml", "wide.toml"]\n')
     asked = read_sweep(there / "grid.toml")
     assert [cell.label for cell in asked.cells] == ["schema_file-narrow.toml", "schema_file-wide.toml"]

@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOSPITALS = read_run_file(ROOT / "examples" / "hospitals" / "run.toml")
 DIGITS: dict[str, Any] = {
     "data": {"name": "digits", "nodes": 6},
-    "schedule": {"steps": 60},
+    "schedule": {"name": "random-ring", "steps": 60},
     "delay": {"timeout": math.inf},
     "learning": {"rate": 2.0},
     "privacy": {"protects": "record"},
@@ -237,7 +237,7 @@ def test_rows_of_persons_are_pooled_and_left_alone_with_their_persons() -> None:
         {
             "data": {"nodes": 4, "person": "p", "rows_per_person": 3, "standardise": False, "unit_rows": False},
             "privacy": {"protects": "person", "delta": 1e-4},
-            "schedule": {"steps": 40},
+            "schedule": {"name": "random-ring", "steps": 40},
             "delay": {"timeout": math.inf},
         }
     )
@@ -438,6 +438,7 @@ SCHEMA_RUN = """
 [data]
 nodes = 5
 [schedule]
+name = "random-ring"
 steps = 50
 [delay]
 timeout = inf

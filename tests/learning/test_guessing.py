@@ -16,7 +16,11 @@ from skipring.network import NodeStatus
 from skipring.simulation import Result, simulate
 
 Command = Callable[[str], Any]
-LOUD = {"simulation": {"runs": 2}, "schedule": {"steps": 113}, "privacy": {"noise_multiplier": 1e4}}
+LOUD = {
+    "simulation": {"runs": 2},
+    "schedule": {"name": "random-ring", "steps": 113},
+    "privacy": {"noise_multiplier": 1e4},
+}
 
 
 def test_the_commonest_class_of_the_training_rows_is_guessed() -> None:
@@ -50,7 +54,7 @@ def test_a_simulation_that_learned_nothing_says_so(skipring: Command, tmp_path: 
     assert quiet.remark is None
     assert "no better than guessing" in str(loud.remark)
     assert Result.load(tmp_path / "loud").remark == loud.remark
-    (tmp_path / "run.toml").write_text("[schedule]\nsteps = 113\n[simulation]\nruns = 2\n")
+    (tmp_path / "run.toml").write_text("[schedule]\nname = 'random-ring'\nsteps = 113\n[simulation]\nruns = 2\n")
     line = f"simulate {tmp_path}/run.toml --set privacy.noise_multiplier="
     shown = skipring(f"{line}1e4 --out {tmp_path}/a")
     assert "No better than guessing: the test error" in " ".join(shown.out.split())

@@ -140,7 +140,8 @@ def test_numbers_are_amounts(tmp_path: Path, skipring_words: Command) -> None:
 def test_a_simulation_saves_the_model_of_a_run_that_it_names(tmp_path: Path, skipring_words: Command) -> None:
     table().assign(age=lambda frame: frame["age"] + 0.5, pain=2.5).to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "run.toml").write_text(
-        '[data]\npath = "rows.csv"\nlabel = "ill"\nperson = "patient"\nnodes = 4\n[schedule]\nsteps = 20\n'
+        '[data]\npath = "rows.csv"\nlabel = "ill"\nperson = "patient"\nnodes = 4\n[schedule]\n'
+        'name = "random-ring"\nsteps = 20\n'
         "[privacy]\nnoise_multiplier = 3.0\n[simulation]\nruns = 2\n"
     )
     done = skipring_words("simulate", "run.toml", "--save-model", "model.npz", "--model-run", "1")

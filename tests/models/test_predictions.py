@@ -44,7 +44,7 @@ def trained(tmp_path: Path, values: dict[str, Any], **more: Any) -> tuple[RunFil
     common: dict[str, Any] = {
         "simulation": {"runs": 2},
         "privacy": {"noise_multiplier": 2.0},
-        "schedule": {"steps": 60},
+        "schedule": {"name": "random-ring", "steps": 60},
     }
     run = parse_run(common | values)
     result = simulate(run, save_model=tmp_path / "model.npz", model_run=1, **more)
@@ -161,7 +161,11 @@ def test_a_network_for_images_takes_rows_of_pixels(tmp_path: Path, one_thread: N
     rng = np.random.default_rng(1)
     X, y = rng.random((40, 784)), np.arange(40) % 10
     values = {"model": {"name": "small-cnn", "device": "cpu"}, "learning": {"gradient_bound": 1.0}}
-    settings = values | {"simulation": {"runs": 1}, "privacy": {"noise_multiplier": 0.0}, "schedule": {"steps": 6}}
+    settings = values | {
+        "simulation": {"runs": 1},
+        "privacy": {"noise_multiplier": 0.0},
+        "schedule": {"name": "random-ring", "steps": 6},
+    }
     run = parse_run(settings | {"data": {"nodes": 4}})
     result = simulate(run, X, y, save_model=tmp_path / "model.npz")
     loaded = load_model(tmp_path / "model.npz")

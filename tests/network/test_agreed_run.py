@@ -191,3 +191,10 @@ def test_a_timeout_below_all_that_nodes_would_learn_is_told(timeout: float | Non
 
 def test_the_file_that_init_writes_names_no_law_so_nodes_learn_their_timeout() -> None:
     assert agreed_run(parse_run(tomllib.loads(example_run_file())), 8).delay.timeout == "adaptive"
+
+
+def test_real_nodes_walk_where_no_schedule_is_named_and_refuse_laps() -> None:
+    for said in ({}, {"schedule": {"name": "auto"}}, {"schedule": {"steps": 40}}):
+        assert agreed_run(parse_run(said), 8).schedule.name == "random-ring"
+    with pytest.raises(InvalidInput, match=r"schedule\.name = laps: has no token to pass between nodes"):
+        agreed_run(parse_run({"schedule": {"name": "laps"}}), 8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -18,11 +19,11 @@ from skipring.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu
 from skipring.privacy.laps import (
     FINEST,
     Lap,
-    LapsAccountant,
     LapsTranscript,
     PlannedLaps,
     share_of_noise,
 )
+from skipring.privacy.laps_accountant import LapsAccountant, most_laps
 from skipring.privacy.record import Protected
 from skipring.schedules import Laps
 
@@ -334,3 +335,42 @@ def test_what_is_not_covered_is_refused(changes: dict[str, Any], parameter: str)
     with pytest.raises(InvalidInput) as refused:
         planned(**({"nodes": 8, "laps": 2, "noise_multiplier": 4.0} | changes))
     assert refused.value.parameter == parameter
+
+
+@pytest.mark.parametrize("nodes", range(3, 9))
+def test_reserved_tries_cost_what_the_dearest_lap_does_in_the_exact_view(nodes: int) -> None:
+    """Laps of different weight, of which the dearest is opened three times, by linear algebra for each coalition."""
+    weights, noise = (1.0, 4.0, 2.0), 6.0
+    run = planned(nodes=nodes, laps=3, noise_multiplier=noise, weights=weights, extra=2, coalition=1)
+    costs = (2.0 / noise) ** 2 * np.array(weights) / np.mean(weights)
+    for size in range(nodes):
+        worst = 0.0
+        for participants in range(max(nodes // 2 + 1, 2), nodes + 1):
+            colluders = set(range(1, min(size, participants - 1) + 1))
+            total = 0.0
+            for cost, times in zip(costs, (1, 3, 1), strict=True):
+                share = share_of_noise(math.sqrt(cost), participants=participants, coalition=1, sensitivity=2.0)
+                total += times * exact_mu2(colluders, participants, 0, 2.0, share)
+            worst = max(worst, total)
+        assert run.mu2(size) == pytest.approx(worst, rel=1e-6)
+        assert run.mu2(size) >= worst * (1.0 - 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(5.0, 200.0), st.floats(0.2, 8.0), st.integers(0, 3), st.integers(1, 4))
+def test_as_many_laps_as_keep_a_budget_and_not_one_more(noise: float, epsilon: float, extra: int, parts: int) -> None:
+    run = planned(nodes=8, laps=1, noise_multiplier=noise, extra=extra, parts=(parts,))
+
+    def spent(laps: int) -> float:
+        return LapsAccountant(dataclasses.replace(run, laps=laps)).epsilon(1e-5)
+
+    if spent(1) > epsilon:
+        with pytest.raises(InvalidInput, match="not even one lap"):
+            most_laps(run, epsilon, 1e-5)
+        return
+    found = most_laps(run, epsilon, 1e-5)
+    assert spent(found) <= epsilon * (1.0 + 1e-9)
+    assert spent(found + parts) > epsilon * (1.0 - 1e-9)
+    # Each of the parts is in every q-th lap only.
+    exact = (gdp_mu(epsilon, 1e-5) * noise / 2.0) ** 2
+    assert found == pytest.approx(parts * math.floor(exact - extra + 1e-9), abs=parts)

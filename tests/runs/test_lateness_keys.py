@@ -55,7 +55,7 @@ def test_updates_that_hide_persons_are_not_cut() -> None:
 
 
 def test_nobody_is_skipped_unless_the_run_file_names_a_law_of_delays() -> None:
-    small = {"data": {"nodes": 10}, "schedule": {"steps": 40}, "simulation": {"runs": 1}}
+    small = {"data": {"nodes": 10}, "schedule": {"name": "random-ring", "steps": 40}, "simulation": {"runs": 1}}
     silent = simulate(small)
     assert silent.resolved.timeout == math.inf
     assert not silent.skipped.any()

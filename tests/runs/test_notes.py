@@ -14,7 +14,8 @@ from skipring.runs import not_covered, parse_run, rows_notes, turns_per_node
 from skipring.simulation import Result, simulate
 
 Command = Callable[[str], Any]
-QUICK = "--set simulation.runs=2 --set schedule.steps=226 --set simulation.record_path=false"
+QUICK = "--set simulation.runs=2 --set simulation.record_path=false"
+QUICK += " --set schedule.name=random-ring --set schedule.steps=226"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,8 @@ def test_without_a_token_every_iteration_is_a_turn() -> None:
 
 
 def test_compare_says_that_a_silent_file_hides_records(skipring: Command, tmp_path: Path) -> None:
-    quick = "[schedule]\nsteps = 226\n[simulation]\nruns = 2\nrecord_path = false\n[privacy]\nnoise_multiplier = 5.0\n"
+    quick = "[schedule]\nname = 'random-ring'\nsteps = 226\n[simulation]\nruns = 2\nrecord_path = false\n"
+    quick += "[privacy]\nnoise_multiplier = 5.0\n"
     shown: list[Any] = []
     for protects in ("", 'protects = "record"\n', 'protects = "node"\n'):
         (tmp_path / "run.toml").write_text(quick + protects)
@@ -106,7 +108,7 @@ def test_compare_says_that_a_silent_file_hides_records(skipring: Command, tmp_pa
 
 def test_a_shared_data_set_is_not_covered_and_files_of_ones_own_are() -> None:
     shared = {"privacy": {"noise_multiplier": 3.0, "protects": "record"}, "learning": {"batch": 2}}
-    notes = notes_on(agreed_run(parse_run(shared | {"schedule": {"steps": 40}}), 4), 4)
+    notes = notes_on(agreed_run(parse_run(shared | {"schedule": {"name": "random-ring", "steps": 40}}), 4), 4)
     assert "the largest node deals its rows into 57 parts, one for each turn, and has 10 turns" in notes[0]
     assert notes[1].startswith("unless nodes have files of their own, features are standardised by the mean and deviat")
     large = shared | {"learning": {"batch": 500}}
@@ -132,3 +134,20 @@ def test_labels_that_decide_whose_rows_are_whose_are_not_covered(split: str, pro
     assert ("labels decide which node a row is dealt to" in told) == (
         split not in ("iid", "power-law") and protects != "node"
     )
+
+
+def test_laps_say_where_they_are_local_releases_and_what_they_do_not_use() -> None:
+    """Whether or not rows take turns."""
+    for nodes, batch in ((2, None), (2, 100), (6, None), (6, 30)):
+        values = {
+            "data": {"nodes": nodes},
+            "learning": {"rate": 0.5, **({} if batch is None else {"batch": batch})},
+            "privacy": {"noise_multiplier": 8.0, "delta": 0.1},
+            "simulation": {"runs": 1},
+        }
+        notes = simulate(values).resolved.notes
+        assert [note for note in notes if "local releases" in note] == [
+            "with two nodes, each hides its own contribution by itself (local releases): a sum gains nothing then"
+        ] * (nodes == 2)
+        assert "laps find their steps in their sums: learning.rate is not used" in notes
+        assert sum("one over the number of records" in note for note in notes) == 1

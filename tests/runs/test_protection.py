@@ -91,7 +91,9 @@ def test_the_estimator_and_worth_warn_of_a_large_delta() -> None:
         warnings.simplefilter("error")
         learner.set_params(delta=0.01).fit(rows, labels)
     for delta in (0.002, 0.003):
-        run = parse_run({"data": {"nodes": 7}, "schedule": {"steps": 14}, "privacy": {"delta": delta}})
+        run = parse_run(
+            {"data": {"nodes": 7}, "schedule": {"name": "random-ring", "steps": 14}, "privacy": {"delta": delta}}
+        )
         found = worth(run, epsilons=[8.0], splits=2).large_delta
         assert found is None if delta == 0.002 else str(found).startswith("delta 0.003 is above 1 / 455")
 
@@ -118,7 +120,7 @@ def test_nodes_with_different_numbers_of_parts_keep_a_budget_and_a_folder(tmp_pa
     values: dict[str, Any] = {
         "data": {"path": table(tmp_path, [(h, f"p{i}") for i, (h, _) in enumerate(rows)]), "label": "sick"},
         "learning": {"batch": 5},
-        "schedule": {"steps": 30},
+        "schedule": {"name": "random-ring", "steps": 30},
         "privacy": {"protects": "record", "epsilon": 4.0, "delta": 1e-5},
         "simulation": {"runs": 1, "evaluate_every": 1000},
     }
@@ -155,7 +157,8 @@ def test_persons_keep_their_first_rows_and_stay_together(tmp_path: Path) -> None
     setup = build(run)
     assert setup.rows_left_out == len(ready.train_y) - len(owned.labels) > 0
     assert setup.protection.contribution(setup.model) == 2.0
-    result = simulate(run)
+    walk = run.having(schedule={"name": "random-ring"})
+    setup, result = build(walk), simulate(walk)
     assert result.privacy.promised.protects == "person"
     assert result.resolved.rows_left_out == setup.rows_left_out
     assert setup.protection.batch is not None

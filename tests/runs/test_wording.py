@@ -95,7 +95,7 @@ def test_a_folder_in_place_of_a_file_is_called_one(skipring_words: Command, tmp_
 
 def test_a_folder_that_is_taken_names_the_ways_to_go_on(skipring_words: Command, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(
-        "[schedule]\nsteps = 113\n[privacy]\nnoise_multiplier = 4\n[simulation]\nruns = 1\n"
+        "[schedule]\nname = 'random-ring'\nsteps = 113\n[privacy]\nnoise_multiplier = 4\n[simulation]\nruns = 1\n"
     )
     assert skipring_words("simulate", "run.toml").code == 0
     err = skipring_words("simulate", "run.toml").err

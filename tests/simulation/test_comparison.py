@@ -39,7 +39,7 @@ def test_only_what_is_given_varies() -> None:
     ]
     assert [other.run.delay.timeout for other in chosen] == [0.04, 0.04, math.inf, math.inf]
     assert [other.run.privacy.noise_multiplier for other in chosen] == [1.0, 2.5, 1.0, 2.5]
-    assert {other.run.schedule.name for other in chosen} == {"random-ring"}
+    assert {other.run.schedule.name for other in chosen} == {"laps"}
     assert {other.run.simulation.runs for other in chosen} == {3}
 
 
@@ -75,7 +75,7 @@ def test_the_epsilon_is_that_of_the_steps_made_by_then(comparison: Comparison) -
 
 
 def test_an_error_out_of_reach_takes_forever() -> None:
-    changes = [*SMALL, "schedule.steps=226", "privacy.noise_multiplier=2"]
+    changes = [*SMALL, "schedule.name=random-ring", "schedule.steps=226", "privacy.noise_multiplier=2"]
     chosen = alternatives(None, timeouts=[0.04], changes=changes)
     (row,) = compare_runs(chosen, error=1e-6).rows
     assert math.isinf(row.time_to_error)
@@ -86,6 +86,7 @@ def test_an_error_out_of_reach_takes_forever() -> None:
 def test_a_run_without_a_forecast_has_no_epsilon() -> None:
     changes = [
         *SMALL,
+        "schedule.name=random-ring",
         "schedule.steps=500",
         "privacy.noise_multiplier=2",
         "stragglers.die=0.1",
@@ -98,7 +99,9 @@ def test_a_run_without_a_forecast_has_no_epsilon() -> None:
 
 def test_progress_counts_the_runs_of_all(tmp_path: Path) -> None:
     seen: list[int] = []
-    chosen = alternatives(None, timeouts=[0.01, 0.04], changes=[*SMALL, "schedule.steps=226"])
+    chosen = alternatives(
+        None, timeouts=[0.01, 0.04], changes=[*SMALL, "schedule.name=random-ring", "schedule.steps=226"]
+    )
     compare_runs(chosen, out=tmp_path, progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 6
@@ -107,7 +110,7 @@ def test_progress_counts_the_runs_of_all(tmp_path: Path) -> None:
         compare_runs(chosen, out=tmp_path)
 
 
-QUICK = [*SMALL, "schedule.steps=113", "privacy.noise_multiplier=2"]
+QUICK = [*SMALL, "schedule.name=random-ring", "schedule.steps=113", "privacy.noise_multiplier=2"]
 
 
 def test_nothing_is_mixed_into_a_folder_that_is_not_a_comparisons(tmp_path: Path) -> None:
@@ -183,7 +186,8 @@ def test_compare_prints_a_table_and_leaves_figure_and_folders(skipring: Command,
 
 def test_compare_answers_in_json(skipring: Command) -> None:
     line = (
-        "compare run.toml --timeouts most-updates,inf --error 1e-9 --set schedule.steps=226"
+        "compare run.toml --timeouts most-updates,inf --error 1e-9"
+        " --set schedule.name=random-ring --set schedule.steps=226"
         " --set privacy.noise_multiplier=2"
     )
     data = json.loads(skipring(f"{line} --json")[1])
@@ -259,7 +263,9 @@ def test_epsilons_are_compared_with_no_noise_and_with_what_needs_none(
     assert [other.run.privacy.noise_multiplier for other in chosen] == [None, 0.0]
     assert [other.run.privacy.epsilon for other in chosen] == [1.0, None]
     monkeypatch.chdir(tmp_path)
-    written = "[schedule]\nsteps = 226\n[simulation]\nruns = 2\n[delay]\ntimeout = 'most-updates'\n"
+    written = (
+        "[schedule]\nname = 'random-ring'\nsteps = 226\n[simulation]\nruns = 2\n[delay]\ntimeout = 'most-updates'\n"
+    )
     (tmp_path / "run.toml").write_text(written)
     answer = skipring("compare run.toml --epsilons 1,inf --out a")
     assert max(map(len, answer.out.splitlines())) <= 80

@@ -217,7 +217,13 @@ def test_no_row_of_a_part_is_always_left_out() -> None:
 
 
 def some_run(*changes: str) -> Setup:
-    base = ["data.name=breast-cancer", "data.nodes=20", "schedule.steps=800", "privacy.noise_multiplier=2"]
+    base = [
+        "schedule.name=random-ring",
+        "data.name=breast-cancer",
+        "data.nodes=20",
+        "schedule.steps=800",
+        "privacy.noise_multiplier=2",
+    ]
     return build(with_changes(None, [*base, "delay.law=lomax:3,2", "delay.timeout=0.2", *changes]))
 
 
@@ -291,7 +297,7 @@ def test_no_data_decides_whether_an_update_is_made() -> None:
     values = {
         "delay": {"law": "exponential:1", "timeout": 0.5},
         "compute": {"law": "exponential:20", "late": "fewer-rows"},
-        "schedule": {"steps": 400},
+        "schedule": {"name": "random-ring", "steps": 400},
         "privacy": {"noise_multiplier": 2.0, "protects": "node"},
     }
     paths = []
@@ -367,7 +373,8 @@ def test_what_cannot_be_is_refused_by_its_key(changes: list[str], key: str) -> N
 
 
 def promise(*changes: str) -> PrivacyReport:
-    base = ["data.name=breast-cancer", "data.nodes=30", "schedule.steps=300", "simulation.runs=1", "delay.timeout=0.3"]
+    base = ["schedule.name=random-ring", "data.name=breast-cancer", "data.nodes=30", "schedule.steps=300"]
+    base += ["simulation.runs=1", "delay.timeout=0.3"]
     return simulate(with_changes(None, [*base, "delay.law=lomax:3,2", "privacy.epsilon=4", *changes])).privacy
 
 

@@ -128,7 +128,7 @@ def test_models_of_rivals_have_no_ball_unless_one_is_needed_or_asked_for(tmp_pat
         rival("gossip"),
         rival("federated", "learning.diameter=3"),
         rival("gossip", *numbers),
-        run_file(),
+        run_file("schedule.name=random-ring"),
     ):
         diameters.append(build(run).model.diameter)
     assert diameters == [math.inf, 3.0, 10.0, 10.0]

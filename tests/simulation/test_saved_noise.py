@@ -309,7 +309,13 @@ def test_the_command_says_where_noise_comes_from_and_what_no_epsilon_covers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skipring_words: Callable[..., Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    changes = ["simulation.runs=2", "schedule.steps=60", "data.nodes=6", "privacy.noise_multiplier=4"]
+    changes = [
+        "simulation.runs=2",
+        "schedule.name=random-ring",
+        "schedule.steps=60",
+        "data.nodes=6",
+        "privacy.noise_multiplier=4",
+    ]
     options = [word for change in changes for word in ("--set", change)]
     Path("run.toml").write_text("")
     plain = skipring_words("simulate", "run.toml", *options, "--out", "plain")

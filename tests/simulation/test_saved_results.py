@@ -17,7 +17,13 @@ from skipring.runs import with_changes
 from skipring.schedules import Federated, Gossip
 from skipring.simulation import Interrupted, Result, simulate
 
-SMALL = ["data.nodes=10", "schedule.steps=40", "simulation.runs=2", "simulation.evaluate_every=20"]
+SMALL = [
+    "data.nodes=10",
+    "schedule.name=random-ring",
+    "schedule.steps=40",
+    "simulation.runs=2",
+    "simulation.evaluate_every=20",
+]
 
 
 def saved(folder: Path, *changes: str) -> Path:
@@ -69,7 +75,9 @@ def _noise(result: Result) -> str:
 
 
 def test_a_ring_that_ends_within_a_round_has_no_forecast_but_a_record_for_whole_rounds() -> None:
-    privacy = simulate(with_changes(None, [*SMALL, "schedule.steps=45", "privacy.noise_multiplier=4"])).privacy
+    privacy = simulate(
+        with_changes(None, [*SMALL, "schedule.name=random-ring", "schedule.steps=45", "privacy.noise_multiplier=4"])
+    ).privacy
     assert "multiple of nodes" in str(privacy.promised.refused)
     assert privacy.epsilon is None
     assert privacy.planned_for(45).steps == 50

@@ -15,7 +15,13 @@ from skipring.report.page import load_folders, report_page
 from skipring.runs import with_changes
 from skipring.simulation import Result, simulate
 
-SMALL = ["data.nodes=10", "schedule.steps=40", "simulation.runs=3", "simulation.evaluate_every=20"]
+SMALL = [
+    "data.nodes=10",
+    "schedule.name=random-ring",
+    "schedule.steps=40",
+    "simulation.runs=3",
+    "simulation.evaluate_every=20",
+]
 
 
 @pytest.fixture(scope="module")

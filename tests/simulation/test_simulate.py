@@ -26,7 +26,7 @@ from skipring.runs import example_run_file, parse_run, read_run_file, with_chang
 from skipring.simulation import Interrupted, Result, build, simulate
 from skipring.simulation.engine import run_one
 
-SMALL = ["simulation.runs=6", "schedule.steps=452", "simulation.evaluate_every=100"]
+SMALL = ["simulation.runs=6", "schedule.name=random-ring", "schedule.steps=452", "simulation.evaluate_every=100"]
 
 
 def shared_data() -> Path | None:
@@ -127,8 +127,8 @@ def test_an_interrupted_simulation_resumes_to_the_same_bytes(tmp_path: Path) -> 
 
 
 def test_a_run_may_be_given_as_a_file_or_as_values(tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text("[simulation]\nruns = 2\n[schedule]\nsteps = 226\n")
-    values = {"simulation": {"runs": 2}, "schedule": {"steps": 226}}
+    (tmp_path / "run.toml").write_text("[simulation]\nruns = 2\n[schedule]\nname = 'random-ring'\nsteps = 226\n")
+    values = {"simulation": {"runs": 2}, "schedule": {"name": "random-ring", "steps": 226}}
     results = [simulate(tmp_path / "run.toml"), simulate(values)]
     assert results[0].models.tobytes() == results[1].models.tobytes()
     with pytest.raises(InvalidInput, match="not a key"):
@@ -192,6 +192,7 @@ def test_the_papers_logistic_regression(monkeypatch: pytest.MonkeyPatch) -> None
         [
             "data.name=houses-openml",
             "data.nodes=1000",
+            "schedule.name=random-ring",
             "schedule.steps=24000",
             "delay.law=exponential:1",
             "delay.skip=1e-4",
@@ -222,7 +223,7 @@ def test_the_papers_logistic_regression(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_init_and_simulate_from_the_command_line(skipring: Callable[[str], tuple[int, str, str]]) -> None:
     assert skipring("init my.toml")[0] == 0
-    few = "--set simulation.runs=3 --set schedule.steps=226"
+    few = "--set simulation.runs=3 --set schedule.name=random-ring --set schedule.steps=226"
     code, out, _ = skipring(f"simulate my.toml {few}")
     assert code == 0
     assert "epsilon, promised" in out
@@ -238,7 +239,7 @@ def test_init_and_simulate_from_the_command_line(skipring: Callable[[str], tuple
 
 def test_a_summary_names_the_data(skipring: Callable[[str], tuple[int, str, str]], tmp_path: Path) -> None:
     """Also where nobody has named any, and those for tries are taken."""
-    few = "--set simulation.runs=1 --set schedule.steps=40 --set data.nodes=4"
+    few = "--set simulation.runs=1 --set schedule.name=random-ring --set schedule.steps=40 --set data.nodes=4"
     (tmp_path / "none.toml").write_text("[privacy]\nnoise_multiplier = 3\n")
     code, out, err = skipring(f"simulate none.toml {few}")
     assert code == 0, err
@@ -252,7 +253,9 @@ def test_a_summary_names_the_data(skipring: Callable[[str], tuple[int, str, str]
     (tmp_path / "rows.csv").write_text("\n".join(["x,y,site", *lines]) + "\n")
     named = '[data]\npath = "rows.csv"\nlabel = "y"\nnode = "site"\n[privacy]\nnoise_multiplier = 3\n'
     (tmp_path / "own.toml").write_text(named)
-    code, out, err = skipring("simulate own.toml --set simulation.runs=1 --set schedule.steps=40")
+    code, out, err = skipring(
+        "simulate own.toml --set simulation.runs=1 --set schedule.name=random-ring --set schedule.steps=40"
+    )
     assert code == 0, err
     words = " ".join(out.split())
     assert words.startswith("data rows.csv: 80 rows to learn from, 20 to test, 1 column, 4 nodes runs 1")
@@ -309,7 +312,7 @@ def prices(folder: Path, scale: float = 1.0) -> list[str]:
     groups = np.arange(100) % 10
     path = folder / f"prices{scale:g}.npz"
     np.savez(path, X=x, y=np.where(groups == 0, scale * y, y), groups=groups)
-    return [f"data.path={path}", "data.label=y", "schedule.steps=50", "simulation.runs=2"]
+    return [f"data.path={path}", "data.label=y", "schedule.name=random-ring", "schedule.steps=50", "simulation.runs=2"]
 
 
 @pytest.mark.parametrize("bound", ["model.label_bound=2", "learning.gradient_bound=3", "learning.gradient_bound=300"])
@@ -374,6 +377,7 @@ def test_a_clipped_gradient_keeps_its_bound_for_labels_and_rows_of_any_size(tmp_
                 "learning.rate=1",
                 "privacy.protects=node",
                 "privacy.noise_multiplier=0",
+                "schedule.name=random-ring",
                 "schedule.steps=1",
                 "delay.timeout=1000",
                 f"schedule.name={schedule}",
@@ -433,7 +437,7 @@ def test_files_that_are_no_run_files(skipring: Callable[[str], tuple[int, str, s
 def test_the_threads_of_linear_algebra_change_no_byte(tmp_path: Path) -> None:
     """The noise for a budget is a sum of many products; a last digit of it would change everything that follows."""
     program = "import sys; from skipring.simulation import simulate; simulate(sys.argv[1], out=sys.argv[2])"
-    (tmp_path / "run.toml").write_text("[schedule]\nsteps = 1130\n[simulation]\nruns = 2\n")
+    (tmp_path / "run.toml").write_text("[schedule]\nname = 'random-ring'\nsteps = 1130\n[simulation]\nruns = 2\n")
     for threads in ("1", "2"):
         words = [sys.executable, "-c", program, "run.toml", threads]
         subprocess.run(words, check=True, cwd=tmp_path, env=os.environ | {"OPENBLAS_NUM_THREADS": threads})
@@ -445,7 +449,7 @@ def test_standardising_over_all_nodes_is_named_where_an_epsilon_is_printed(
     skipring_words: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
     (tmp_path / "run.toml").write_text(
-        "[schedule]\nsteps = 113\n[privacy]\nnoise_multiplier = 4.0\n[simulation]\nruns = 1\n"
+        "[schedule]\nname = 'random-ring'\nsteps = 113\n[privacy]\nnoise_multiplier = 4.0\n[simulation]\nruns = 1\n"
     )
     words = ["simulate", str(tmp_path / "run.toml"), "--out"]
     said = " ".join(skipring_words(*words, str(tmp_path / "all"))[1].split())
@@ -467,7 +471,14 @@ def test_rows_are_looked_at_once_whether_noise_follows_from_an_epsilon_or_not(pr
         if event == "call" and frame.f_code.co_name in ("require_unit_rows", "require_finite_labels"):
             looked.append(f"{frame.f_code.co_name} {frame.f_locals['what']}")
 
-    run = parse_run({"data": {"nodes": 20}, "simulation": {"runs": 1}, "schedule": {"steps": 100}, "privacy": privacy})
+    run = parse_run(
+        {
+            "data": {"nodes": 20},
+            "simulation": {"runs": 1},
+            "schedule": {"name": "random-ring", "steps": 100},
+            "privacy": privacy,
+        }
+    )
     before = sys.getprofile()
     sys.setprofile(see)
     try:

@@ -20,7 +20,6 @@ from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
 from .compare import compare
 from .drafts import init, schema
-from .laps import laps
 from .network import network_check, network_init, network_pack, network_verify
 from .network_up import network_status, network_stop, network_up
 from .node import node_finish, node_ledger, node_model, node_privacy, node_run, node_status
@@ -88,7 +87,7 @@ def _add_group(name: str, about: str, panel: str, *commands: Callable[..., Any])
     app.add_typer(group, name=name, rich_help_panel=panel)
 
 
-_add(app, "Before a run", plan, timeout, privacy, noise, laps, error)
+_add(app, "Before a run", plan, timeout, privacy, noise, error)
 _add(app, "On your data", schema, init, simulate, compare, worth, sweep, report, predict)
 _add_group(
     "network",

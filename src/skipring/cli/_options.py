@@ -58,7 +58,7 @@ Delay = Annotated[
 HopLatency = Annotated[float, typer.Option(help="Time a hop takes, between any two nodes.")]
 #: As in `skipring.schedules`, which would take as long.
 USUAL_SCHEDULE = "random-ring"
-Schedule = Annotated[str, typer.Option(metavar="NAME", help="ring, random-ring, designed-ring or random-walk.")]
+Schedule = Annotated[str, typer.Option(metavar="NAME", help="ring, random-ring, designed-ring, random-walk or laps.")]
 Nodes = Annotated[int, typer.Option(help="Number of nodes.")]
 NoiseMultiplier = Annotated[
     float,
@@ -102,8 +102,10 @@ Smoothness = Annotated[
 ]
 
 
+#: Whom an epsilon protects, as options.
+ROWS = ("protects", "batch", "rows_per_person", "rows", "parts")
 #: What says how a unit's epsilon is asked for, and not what happens in a run.
-BESIDE_THE_RUN = ("method", "delta_prime", "batch", "rows_per_person", "rows", "parts")
+BESIDE_THE_RUN = ("method", "delta_prime", *ROWS[1:])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +140,49 @@ class Hops:
 
     schedule: Schedule
     nodes: Nodes
-    steps: Annotated[int, typer.Option(help="Number of hops of the token, skipped ones included.")]
-    skip: Annotated[float, typer.Option(help="Probability that a node is skipped.")]
+    steps: Annotated[int | None, typer.Option(help="Number of hops of the token, skipped ones included.")] = None
+    skip: Annotated[float | None, typer.Option(help="Probability that a node is skipped.")] = None
+
+    def require_token(self) -> None:
+        """Refuse a walk of unknown length, or one that nobody knows how many are skipped in."""
+        for name, why in (("steps", "how many hops the token makes"), ("skip", "how often a node is skipped")):
+            if getattr(self, name) is None:
+                raise InvalidInput.because(name, "missing", f"say {why}")
+
+
+Coalition = Annotated[
+    int | None, typer.Option(help="Laps: how many nodes may put together what they know (default: a fifth).")
+]
+LeastNodes = Annotated[
+    int | None,
+    typer.Option(help="Laps: how many nodes a lap needs (default: more than half, and more than --coalition)."),
+]
+#: As in `skipring.schedules`, which would take as long.
+LAPS = "laps"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """How many private sums there are, and against how many nodes they protect."""
+
+    laps: Annotated[int | None, typer.Option(help="Laps: how many, which share the budget equally (default: 5).")] = (
+        None
+    )
+    extra: Annotated[
+        int | None, typer.Option(help="Laps: how many more may be opened in vain, and still count (default: none).")
+    ] = None
+    coalition: Coalition = None
+    least_nodes: LeastNodes = None
+    floor: Annotated[
+        float | None,
+        typer.Option(help="Laps: the least noise of one node's share, over the most that one unit contributes."),
+    ] = None
+
+    def require_none(self, schedule: str) -> None:
+        """Refuse what only laps have, for a schedule that has none."""
+        for name, given in vars(self).items():
+            if given is not None:
+                raise InvalidInput.because(name, given, f"is for --schedule laps, and this is {schedule}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +217,9 @@ class Account:
     position: Annotated[
         int | None, typer.Option(help="On the ring: place of the protected node, 1 to nodes. Default: the worst.")
     ] = None
-    observers: Annotated[int, typer.Option(help="How many nodes put together what they saw.")] = 1
+    observers: Annotated[
+        int | None, typer.Option(help="How many nodes put together what they saw (default: 1; laps: --coalition).")
+    ] = None
     convex: Annotated[
         bool,
         typer.Option(

@@ -17,6 +17,7 @@ from ..errors import InvalidInput
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from ..simulation import Result
 
@@ -112,7 +113,12 @@ def print_json(result: Mapping[str, Any]) -> None:
 
 def print_rows(rows: Sequence[tuple[str, object]], note: str) -> None:
     """Print names and values, and a sentence that says what they mean."""
-    from rich.table import Table  # only where a table is shown
+    show(rows_table(rows), note=note)
+
+
+def rows_table(rows: Sequence[tuple[str, object]]) -> Table:
+    """Return names and values as a table."""
+    from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -120,7 +126,7 @@ def print_rows(rows: Sequence[tuple[str, object]], note: str) -> None:
     table.add_column()
     for name, value in rows:
         table.add_row(name, number(value) if isinstance(value, int | float) else Text(str(value)))  # not markup
-    show(table, note=note)
+    return table
 
 
 def show(*shown: RenderableType, note: str = "", then: str = "") -> None:

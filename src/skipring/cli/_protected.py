@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: The most parts that are accounted for.
 _MOST_PARTS = 10**6
+#: The most rows of a node.
+_MOST_ROWS = 10**12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,8 @@ def protected(asked: Account) -> Protected:
 
     if protects == "person" and per_person is None:
         raise InvalidInput.because(PER_PERSON, "missing", "say how many rows a person has at most")
+    if rows is not None:
+        require_integer("rows", rows, 1, _MOST_ROWS)
     batch = rows if batch is None else batch
     agreed = Protection(_unit(protects), batch, 1 if per_person is None else per_person)
     if per_person is not None and protects != "person":  # also where it is 1

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .._json import to_json
-from ..errors import InvalidInput
+from ..errors import InvalidInput, require_non_negative
 from . import _options as options
-from ._output import Json, print_json, print_rows
+from ._laps import colluders, laps_rows, planned_laps
+from ._output import Json, print_json, print_rows, sentence
 from ._protected import Protected, delta_note, protected, same_parts
 
 if TYPE_CHECKING:
     from ..delays import Delay
-    from ..privacy import Guarantee, PlannedRun, RunAccountant
+    from ..privacy import Guarantee, PlannedLaps, PlannedRun, RunAccountant
 
 # Commands load the rooms they need when they run: `skipring timeout` must not wait for the accountants.
 
@@ -28,22 +30,29 @@ def timeout(
         typer.Option(help="Find the timeout for this skip probability instead of the one with most updates."),
     ] = None,
     ready: options.Ready = None,
-    nodes: Annotated[
-        int | None, typer.Option(help="With --ready kept or ahead, and for laps: number of nodes.")
-    ] = None,
+    nodes: Annotated[int | None, typer.Option(help="Laps, and --ready kept or ahead: number of nodes.")] = None,
     schedule: Annotated[
-        str | None, typer.Option(help="laps: how long all are waited for at once, for the most rows per time.")
+        str | None, typer.Option(metavar="NAME", help="laps: the deadline of a lap, with the most rows per time.")
     ] = None,
+    coalition: options.Coalition = None,
+    least_nodes: options.LeastNodes = None,
     as_json: Json = False,
 ) -> None:
-    """How long to wait for a node: the timeout with the least time between updates."""
+    """How long to wait for a node: the timeout with the least time between updates; or a deadline of laps."""
     from ..delays import parse_delay
     from ..timeouts import choose_timeout, skip_probability, time_between_updates, timeout_for_skip
 
     law = parse_delay(delay)
-    if schedule is not None:
-        _deadline(law, hop_latency, nodes, schedule, {"skip": skip, "ready": ready}, as_json)
+    sums = options.Sums(coalition=coalition, least_nodes=least_nodes)
+    if schedule == options.LAPS:
+        for name, given in (("skip", skip), ("ready", ready)):
+            if given is not None:
+                raise InvalidInput.because(name, given, "is for the timeout of a token; laps have a deadline")
+        _deadline(law, hop_latency, nodes, sums, as_json=as_json)
         return
+    if schedule is not None:
+        raise InvalidInput("schedule", schedule, "laps; a token's timeout is the same on all others")
+    sums.require_none("a token's timeout")
     if ready not in (None, "fresh"):
         _timeout_ready(law, hop_latency, skip, str(ready), nodes, as_json)
         return
@@ -78,28 +87,27 @@ def timeout(
     )
 
 
-def _deadline(
-    law: Delay, hop_latency: float, nodes: int | None, schedule: str, others: dict[str, object], as_json: bool
-) -> None:
-    """Show how long a lap waits."""
+def _deadline(law: Delay, hop_latency: float, nodes: int | None, sums: options.Sums, *, as_json: bool) -> None:
     from ..schedules import Laps
-    from .laps import deadline_of, waiting
+    from ..timeouts import best_deadline
 
-    if schedule != Laps.name:
-        raise InvalidInput("schedule", schedule, f"{Laps.name}; on a walk the timeout is the same for each schedule")
-    for name, given in others.items():
-        if given not in (None, "fresh"):
-            raise InvalidInput.because(name, given, "is for the walk; for laps leave it out")
     if nodes is None:
-        raise InvalidInput.because("nodes", "missing", "the slowest of them decides how long a lap takes")
-    among = Laps(nodes=nodes)
-    choice = deadline_of(law, hop_latency, among)
+        raise InvalidInput.because("nodes", "missing", "how many there are decides who is waited for")
+    require_non_negative("hop_latency", hop_latency)
+    among = Laps(nodes=nodes, coalition=sums.coalition, least_nodes=sums.least_nodes)
+    choice = best_deadline(law, among.sending(hop_latency), nodes, among.needed)
     if as_json:
         print_json(to_json(choice) | {"delay": str(law), "hop_latency": hop_latency, "nodes": nodes})
         return
-    why = "the most contributions per time (of deadlines within 0.1 % of it the longest)"
-    said = f"A lap of fewer than {among.needed} nodes is void; `skipring laps` changes how many it needs."
-    print_rows(waiting(choice), f"For delays {law}, hop latency {hop_latency:g}, {nodes} nodes: {why}. {said}")
+    print_rows(
+        [
+            ("deadline", choice.deadline),
+            ("left out by then", f"{100.0 * choice.skip_probability:.0f} % of the nodes"),
+            ("time of a lap, sending included", choice.time),
+        ],
+        f"For delays {law}, hop latency {hop_latency:g}, laps of at least {among.needed} of {nodes} nodes: the most"
+        " rows per time (of deadlines within 0.1 % of it the longest).",
+    )
 
 
 def _timeout_ready(
@@ -144,38 +152,51 @@ def privacy(
     noise_multiplier: options.NoiseMultiplier,
     *,
     delta: Annotated[float | None, typer.Option(help="Find epsilon for this delta.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Find delta for this epsilon.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Find delta for this epsilon; with --delta, how many laps keep the budget.")
+    ] = None,
+    sums: options.Sums,
     asked: options.Account,
     as_json: Json = False,
 ) -> None:
     """What others can learn about a node's data in a run: epsilon for a delta, or delta for an epsilon."""
-    from ..privacy import promise
+    from ..privacy import PlannedLaps, most_laps, promise
 
+    run, who = _planned(hops, sums, asked, noise_multiplier)
+    if delta is not None and epsilon is not None and isinstance(run, PlannedLaps) and sums.laps is None:
+        run, epsilon = replace(run, laps=most_laps(run, epsilon, delta)), None
     if (delta is None) == (epsilon is None):
         given = "missing" if delta is None else delta
         raise InvalidInput.because("delta", given, "give exactly one of --delta and --epsilon")
-    run, who = _planned(hops, asked, noise_multiplier)
     account = _accountant(asked, run, 1e-6 if delta is None else delta)
     small = account.delta(epsilon if epsilon is not None else 0.0) if delta is None else delta
+    if epsilon is not None and not small < 1.0:
+        reason = f"there is too little noise: no delta below 1 goes with epsilon {epsilon:g}"
+        raise InvalidInput.because("noise_multiplier", noise_multiplier, reason)
     found, facts = promise(account, small, units=who.units, epsilon=epsilon), account.facts
-    shown = [("schedule", f"{hops.schedule}, {hops.nodes} nodes, {hops.steps} steps, skip {hops.skip:g}")]
-    _say(found, run, who, facts, [*found.rows(), *shown, ("noise multiplier", noise_multiplier)], as_json=as_json)
+    rows: list[tuple[str, object]] = [*found.rows()]
+    if not isinstance(run, PlannedLaps):
+        rows += [("schedule", f"{run.schedule}, {run.nodes} nodes, {run.steps} steps, skip {run.skip:g}")]
+    rows += [("noise multiplier", noise_multiplier)]
+    _say(found, run, who, facts, rows, as_json=as_json)
 
 
 def noise(
     hops: options.Hops,
     epsilon: Annotated[float, typer.Option(help="The privacy budget.")],
     delta: Annotated[float, typer.Option(help="The privacy budget.")],
+    sums: options.Sums,
     asked: options.Account,
     as_json: Json = False,
 ) -> None:
     """The least noise that keeps a privacy budget."""
-    from ..privacy import calibrate, promise
+    from ..privacy import PlannedLaps, calibrate, promise
 
-    run, who = _planned(hops, asked, 1.0)
-    account = _accountant(asked, run, delta)
-    run = run.with_noise(calibrate(account.with_noise, epsilon, delta))
-    found = promise(account.with_noise(run.noise_multiplier), delta, units=who.units, epsilon=epsilon)
+    run, who = _planned(hops, sums, asked, 1.0)
+    # What a floor adds to shares comes on top: by itself it might keep the budget, and then no noise would be found.
+    bare = replace(run, floor=0.0) if isinstance(run, PlannedLaps) else run
+    run = run.with_noise(calibrate(_accountant(asked, bare, delta).with_noise, epsilon, delta))
+    found = promise(_accountant(asked, run, delta), delta, units=who.units, epsilon=epsilon)
     _say(found, run, who, {}, [("noise multiplier", run.noise_multiplier), *found.rows()], as_json=as_json)
 
 
@@ -191,6 +212,7 @@ def error(
     """How far from the best model a run is expected to end (Theorem 1: a planning curve, not a guarantee)."""
     from ..convergence import Problem, error_bound
 
+    hops.require_token()
     problem = Problem(
         noise_multiplier=noise_multiplier,
         dimension=dimension,
@@ -210,38 +232,38 @@ def error(
     )
 
 
-def _accountant(asked: options.Account, run: PlannedRun, delta: float) -> RunAccountant:
+def _accountant(asked: options.Account, run: PlannedRun | PlannedLaps, delta: float) -> RunAccountant:
     """Return the accountant that was asked for; where rows were given, it refuses them."""
-    from ..privacy import accountant
+    from ..privacy import LapsAccountant, accountant
 
     try:
-        return accountant(asked.method, run, delta=delta, delta_prime=asked.delta_prime)
+        found = accountant(asked.method, run, delta=delta, delta_prime=asked.delta_prime)
     except InvalidInput as problem:
         if problem.parameter == "parts" and asked.rows is not None:
             raise InvalidInput.because("rows", asked.rows, problem.reason) from None
         raise
+    return LapsAccountant(found.laps, colluders(asked, run.nodes)) if isinstance(found, LapsAccountant) else found
 
 
-def _planned(hops: options.Hops, asked: options.Account, noise_multiplier: float) -> tuple[PlannedRun, Protected]:
+def _planned(
+    hops: options.Hops, sums: options.Sums, asked: options.Account, noise_multiplier: float
+) -> tuple[PlannedRun | PlannedLaps, Protected]:
     """Return the record of a run, which checks every value and names what is allowed, and whom it protects."""
     from ..privacy import planned_run
 
     who = protected(asked)
+    if hops.schedule == options.LAPS:
+        return planned_laps(hops, sums, asked, who, noise_multiplier), who
+    sums.require_none(hops.schedule)
+    hops.require_token()
     said = {name: value for name, value in vars(asked).items() if name not in options.BESIDE_THE_RUN}
     run = planned_run(**vars(hops), **said | {"protects": who.unit}, noise_multiplier=noise_multiplier, parts=who.parts)
     return run, who
 
 
-def _facts(run: PlannedRun) -> dict[str, Any]:
-    """Return what JSON says of a run; how many parts it has, and who looks, is said elsewhere."""
-    found = run.keywords
-    del found["parts"], found["against"]
-    return {"target_skip": found["skip"]} | found
-
-
 def _say(
     found: Guarantee,
-    run: PlannedRun,
+    run: PlannedRun | PlannedLaps,
     who: Protected,
     facts: dict[str, Any],
     rows: Sequence[tuple[str, object]],
@@ -249,13 +271,23 @@ def _say(
     as_json: bool,
 ) -> None:
     """Print a guarantee, what it rests on, and what noise it asks for."""
-    from ..privacy import AMPLIFIED
+    from ..privacy import AMPLIFIED, PlannedRun
 
     warned = delta_note(who.unit, who.of_a_node, run.nodes, found.delta)
     if as_json:
-        facts = facts | who.facts(run.noise_multiplier) | _facts(run) | ({"warning": warned[0]} if warned else {})
+        told = run.keywords
+        if isinstance(run, PlannedRun):  # how many parts it has, and who looks, is said elsewhere
+            del told["parts"], told["against"]
+            told = {"target_skip": told["skip"]} | told
+        facts = facts | who.facts(run.noise_multiplier) | told | ({"warning": warned[0]} if warned else {})
         print_json(to_json(found) | facts)
         return
-    other_losses = ["For any other loss say --non-convex."] if AMPLIFIED in found.assumptions else []
-    notes = [found.sentence(), *other_losses, *same_parts(run), who.noise_note(run.noise_multiplier), *warned]
-    print_rows([*rows, *who.update_rows], " ".join(notes))
+    notes = [found.sentence()]
+    if isinstance(run, PlannedRun):
+        rows = [*rows, *who.update_rows]
+        notes += ["For any other loss say --non-convex."] if AMPLIFIED in found.assumptions else []
+        notes += [*same_parts(run), who.noise_note(run.noise_multiplier)]
+    else:
+        rows = [*rows, *laps_rows(run)]
+        notes += [] if run.among.alone is None else [sentence(run.among.alone)]
+    print_rows(rows, " ".join([*notes, *warned]))

@@ -28,6 +28,16 @@ _SHARES = (1, 2, 4)
 ASSUMED_SMOOTHNESS = 0.25
 
 
+def require_law(delay: Delay) -> None:
+    """Refuse a trace, for which nothing is known before a run."""
+    if isinstance(delay, Trace):
+        reason = (
+            "no epsilon is promised for a trace, whose turns say something about the next; take its durations as"
+            " a law (empirical:FILE)"
+        )
+        raise InvalidInput.because("delay", delay, reason)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """What a run may cost, and what is known about nodes and model.
@@ -75,12 +85,7 @@ class Budget:
     ready: Ready = "fresh"
 
     def __post_init__(self) -> None:
-        if isinstance(self.delay, Trace):
-            reason = (
-                "no epsilon is promised for a trace, whose turns say something about the next; take its durations as"
-                " a law (empirical:FILE)"
-            )
-            raise InvalidInput.because("delay", self.delay, reason)
+        require_law(self.delay)
         require_positive("epsilon", self.epsilon)
         require_delta(self.delta)
         if self.delta < 2.0 * LEAST_DELTA:  # the paper's theorem gets half of it twice
@@ -126,11 +131,6 @@ class Budget:
                 raise InvalidInput.because("batch", self.batch, reason)
             if self.rows is not None and self.batch > (most := self._units * self._per_person):
                 raise InvalidInput("batch", self.batch, f"at most {most}: no node has more rows to take")
-
-    @property
-    def keys_of_persons(self) -> dict[str, int | None]:
-        """What the data section of a run file says of persons."""
-        return {"rows_per_person": self.rows_per_person}
 
     @property
     def _per_person(self) -> int:

@@ -37,10 +37,11 @@ from .gossip import gossip_mu_curve as gossip_mu_curve
 from .gossip import muffliato_epsilon as muffliato_epsilon
 from .laps import FINEST as FINEST
 from .laps import Lap as Lap
-from .laps import LapsAccountant as LapsAccountant
 from .laps import LapsTranscript as LapsTranscript
 from .laps import PlannedLaps as PlannedLaps
 from .laps import share_of_noise as share_of_noise
+from .laps_accountant import LapsAccountant as LapsAccountant
+from .laps_accountant import most_laps as most_laps
 from .own import OwnTranscript as OwnTranscript
 from .own_laps import OwnLaps as OwnLaps
 from .paper import PaperBound as PaperBound

@@ -11,6 +11,8 @@ from ..errors import InvalidInput, require_delta, require_non_negative
 from .accountant import Accountant, Guarantee
 from .forecast import Forecast, forecast
 from .gaussian import gdp_mu, narrow
+from .laps import PlannedLaps
+from .laps_accountant import LapsAccountant
 from .orders import FixedRing
 from .paper import PaperBound
 from .record import LEAST_NOISE, MOST_NOISE, Members, Outsider, PlannedRun, whole_node
@@ -30,21 +32,26 @@ class RunAccountant(Accountant, Protocol):
         """Return the accountant of the same run with another noise."""
 
 
-def _tight(run: PlannedRun, delta: float, delta_prime: float | None) -> RunAccountant:
+Run = PlannedRun | PlannedLaps
+
+
+def _tight(run: Run, delta: float, delta_prime: float | None) -> RunAccountant:
     if delta_prime is not None:
         raise InvalidInput.because("delta_prime", delta_prime, "belongs to the method paper")
-    return Forecast(run)
+    return LapsAccountant(run) if isinstance(run, PlannedLaps) else Forecast(run)
 
 
-def _paper(run: PlannedRun, delta: float, delta_prime: float | None) -> RunAccountant:
+def _paper(run: Run, delta: float, delta_prime: float | None) -> RunAccountant:
+    if isinstance(run, PlannedLaps):
+        raise InvalidInput.because("method", "paper", "the paper has no laps; say tight")
     return PaperBound(run, delta_prime=delta if delta_prime is None else delta_prime)
 
 
 #: How the accountant of a planned run is made, by the name of its method.
-METHODS: dict[str, Callable[[PlannedRun, float, float | None], RunAccountant]] = {"tight": _tight, "paper": _paper}
+METHODS: dict[str, Callable[[Run, float, float | None], RunAccountant]] = {"tight": _tight, "paper": _paper}
 
 
-def accountant(method: str, run: PlannedRun, *, delta: float = 1e-6, delta_prime: float | None = None) -> RunAccountant:
+def accountant(method: str, run: Run, *, delta: float = 1e-6, delta_prime: float | None = None) -> RunAccountant:
     """Return the accountant of a planned run by the name of its method; `delta_prime` is the paper's, as usual `delta`.
 
     >>> from skipring.privacy import planned_run
@@ -78,20 +85,26 @@ def calibrate(make: Callable[[float], Accountant], epsilon: float, delta: float)
         if excess(max(found, LEAST_NOISE)) > 0.0:
             # One update of the target in full; more of them, or amplification, is found by stepping.
             found = _smallest(excess, found or 2.0 / gdp_mu(epsilon, delta))
+        if math.isinf(found):
+            if (least := make(MOST_NOISE).delta(epsilon)) > delta:
+                raise InvalidInput(
+                    "delta", delta, f"above {least:.2g}: no noise keeps less, as it has no values far out"
+                )
+            raise InvalidInput("epsilon", "the budget", "larger: no noise is enough")
     if found == 0.0:
         raise InvalidInput.because("epsilon", epsilon, f"at delta {delta:g} this is kept with next to no noise")
     return found
 
 
 def _smallest(excess: Callable[[float], float], guess: float) -> float:
-    """Return the upper end of a narrow bracket around the noise from which `excess` is at most 0."""
+    """Return the upper end of a narrow bracket around the noise from which `excess` is at most 0, or infinity."""
     low = high = min(max(guess, LEAST_NOISE), MOST_NOISE)
     at_low = at_high = excess(high)
     while at_high > 0.0:
         low, at_low = high, at_high
         high *= 1.5
         if high > MOST_NOISE:
-            raise InvalidInput("epsilon", "the budget", "larger: no noise is enough")
+            return math.inf
         at_high = excess(high)
     while at_low <= 0.0:
         high, at_high = low, at_low
@@ -108,6 +121,8 @@ def promise(account: RunAccountant, delta: float, *, units: int | None = 1, epsi
 
     `units` is the most records or persons of an update, None where nobody said; `epsilon` one that is known to be kept.
     """
+    if isinstance(account, LapsAccountant):
+        return account.guarantee(delta, epsilon, units=units)
     first = account.guarantee(delta, epsilon)
     if not isinstance(account, Forecast) or delta >= 1.0:
         return first

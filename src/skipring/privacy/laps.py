@@ -17,20 +17,19 @@ What is made of the sums costs nothing: neither the model nor the step needs to 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Protocol, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
 from .._arrays import Floats
-from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_non_negative, require_positive
+from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from ..schedules import Laps
-from .accountant import ALL_OTHERS, ANOTHER_NODE, EACH_LAP, OUTSIDER, USUAL_UNIT, Guarantee, Unit, coalition
-from .gaussian import GaussianAccountant, gdp_epsilon
+from .accountant import USUAL_UNIT, Unit
 from .record import Protected
 
 #: Bounds are raised by this much, which is more than rounding can take.
@@ -39,6 +38,8 @@ _UP = 1.0 + 1e-12
 FINEST = 1e-6
 #: Shares of noise are Gaussian up to this many standard deviations (`network.node.noise`).
 _REACH = 16.0
+#: The most laps of a run.
+MOST_LAPS = 10**7
 #: Squares of such noise are numbers that a double holds.
 _RANGE = (1e-100, 1e100)
 #: As many coordinates as any sum may have, where nobody said how many.
@@ -112,36 +113,6 @@ class Lap:
         return min(honest, max(1, int(2.0 * self.sensitivity / step))) if step > 1e-150 else honest
 
 
-class SeveralLaps(Protocol):
-    """Laps of a run, before it or after it: what a coalition of each size learns, and who is meant by it."""
-
-    @property
-    def protects(self) -> Unit:
-        """What is hidden."""
-
-    @property
-    def nodes(self) -> int:
-        """The number of nodes."""
-
-    @property
-    def withstood(self) -> int:
-        """How many colluding nodes the noise was chosen for."""
-
-    @property
-    def method(self) -> str:
-        """What the accounting is called."""
-
-    @property
-    def whose(self) -> str:
-        """Whose units they are about, in words."""
-
-    def mu2(self, coalition: int, *, units: int | None = None) -> float:
-        """Return mu^2 of the unit of which most is learned; or of a node that has `units` of them in a lap."""
-
-    def tail(self, coalition: int, *, units: int | None = None) -> float:
-        """Return what noise that has no values far out adds to each delta."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class PlannedLaps:
     """Laps that have not happened yet: everything that their privacy depends on.
@@ -178,7 +149,7 @@ class PlannedLaps:
     dimension: int = MOST_COORDINATES
 
     def __post_init__(self) -> None:
-        require_integer("laps", self.laps, 1, 10**7)
+        require_integer("laps", self.laps, 1, MOST_LAPS)
         require_positive("noise_multiplier", self.noise_multiplier)
         if not _RANGE[0] <= self.noise_multiplier <= _RANGE[1]:
             raise InvalidInput("noise_multiplier", self.noise_multiplier, f"from {_RANGE[0]:g} to {_RANGE[1]:g}")
@@ -215,6 +186,28 @@ class PlannedLaps:
         """What the accounting is called."""
         return "laps"
 
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """What is told of these laps beside whom they protect."""
+        return {
+            "schedule": self.among.name,
+            "nodes": self.nodes,
+            "laps": self.laps,
+            "coalition": self.withstood,
+            "least_nodes": self.among.needed,
+            "extra": self.extra,
+            "floor": self.floor,
+            "noise_multiplier": self.noise_multiplier,
+            "noise_beside_a_server": self.noise_beside_a_server,
+        }
+
+    @property
+    def noise_beside_a_server(self) -> float:
+        """How many times more noise a sum over all nodes has than a trusted server would add."""
+        return math.sqrt(self.nodes) * max(
+            1.0 / math.sqrt(self.nodes - self.withstood), self.floor / self.noise_multiplier
+        )
+
     def tail(self, coalition: int, *, units: int | None = None) -> float:
         """Return what noise that has no values far out adds to each delta.
 
@@ -224,6 +217,10 @@ class PlannedLaps:
         moved = math.sqrt(most / least) * (1.0 + FINEST * self.nodes)
         numbers = float(self.dimension) * self.nodes * float(self.laps + self.extra)
         return tail_of_shares(numbers, moved * (self.sites if units is None else units))
+
+    def with_noise(self, noise_multiplier: float) -> PlannedLaps:
+        """Return the same laps with another noise."""
+        return replace(self, noise_multiplier=noise_multiplier)
 
     @cached_property
     def _mu2s(self) -> Floats:
@@ -357,89 +354,6 @@ class LapsTranscript:
     def mu2(self, coalition: int, *, units: int | None = None) -> float:
         """Return mu^2 of the unit of which most is learned; or of a node that has `units` of them in a lap."""
         return float(self.by_node(coalition, units=units).max())
-
-
-class LapsAccountant(GaussianAccountant):
-    """What a coalition learns about a unit in laps, planned ones or those that happened.
-
-    `coalition` is how many nodes put together what they know; by default as many as the noise was chosen for. With 0 it
-    is an outsider, who sees everything on the wire and each model.
-
-    >>> from skipring.schedules import Laps
-    >>> run = PlannedLaps(among=Laps(nodes=8, coalition=2), laps=20, noise_multiplier=33.4)
-    >>> [round(LapsAccountant(run, coalition).epsilon(1e-5), 2) for coalition in (2, 7)]
-    [1.0, 2.7]
-    """
-
-    def __init__(self, laps: SeveralLaps, coalition: int | None = None, *, units: int | None = None) -> None:
-        self.laps = laps
-        self.coalition = laps.withstood if coalition is None else coalition
-        require_integer("coalition", self.coalition, 0, laps.nodes - 1)
-        if units is not None:
-            require_integer("units", units, 1, 10**9)
-        self._units = units
-        self._mu = math.sqrt(laps.mu2(self.coalition, units=units))
-        self._tail = laps.tail(self.coalition, units=units)
-
-    def _worst_mu(self) -> float:
-        return self._mu
-
-    def epsilon(self, delta: float) -> float:
-        """Return epsilon against the coalition."""
-        require_delta(delta)
-        if self._mu > 0.0 and not self._tail < delta:
-            raise InvalidInput(
-                "delta", delta, f"above {self._tail:.2g}: noise has no values far out, which costs so much"
-            )
-        return gdp_epsilon(self._mu, max(delta - self._tail, LEAST_DELTA)) if self._mu > 0.0 else 0.0
-
-    def delta(self, epsilon: float) -> float:
-        """Return delta against the coalition."""
-        return min(1.0, super().delta(epsilon) + self._tail) if self._mu > 0.0 else 0.0
-
-    def guarantee(self, delta: float, *, units: int | None = None) -> Guarantee:
-        """Return the epsilon at a delta with all that it cannot be read without, and those against others.
-
-        `units` is the most records or persons that a node has in a lap, for what is promised to a whole node.
-        """
-        first = self._one(delta)
-        return replace(first, also=tuple(self._further(first, units)))
-
-    def _one(self, delta: float) -> Guarantee:
-        nodes, colluders = self.laps.nodes, self.coalition
-        against = ANOTHER_NODE if colluders == 1 else coalition(colluders)
-        against = OUTSIDER if colluders == 0 else ALL_OTHERS if colluders == nodes - 1 and nodes > 2 else against
-        looks = "which put together what they know, and see" if colluders > 1 else "which sees"
-        epsilon, refused = None, None
-        try:
-            epsilon = self.epsilon(delta)
-        except InvalidInput as refusal:
-            refused = f"there is far too little noise for it (delta {refusal.reason})"
-        return Guarantee(
-            protects=self.laps.protects if self._units is None else "node",
-            whose=self.laps.whose,
-            against=against,
-            sees=f"{looks} everything on the wire, who took part in each lap, and every model",
-            method=self.laps.method,
-            delta=delta,
-            epsilon=epsilon,
-            refused=refused,
-            assumptions=tuple(self._assumptions()),
-        )
-
-    def _assumptions(self) -> Iterator[str]:
-        yield EACH_LAP
-        if self.coalition < self.laps.nodes - 1:
-            yield "pads look like random bits to all who do not have their keys"
-        else:
-            yield "its node's own share of the noise alone hides it"
-
-    def _further(self, first: Guarantee, units: int | None) -> Iterator[Guarantee]:
-        for colluders in (0, self.laps.nodes - 1):
-            if colluders != self.coalition:
-                yield LapsAccountant(self.laps, colluders)._one(first.delta)
-        if units is not None and self.laps.protects != "node":
-            yield LapsAccountant(self.laps, self.coalition, units=units)._one(first.delta)
 
 
 def _on_grid(honest: int) -> float:

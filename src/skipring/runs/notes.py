@@ -69,12 +69,15 @@ def delta_notes(run: RunFile, units: int, *, at_least: bool = False, own_delta: 
     return () if found is None or run.privacy.noise_multiplier == 0.0 else (f"{found} ({key})",)
 
 
-def laps_notes(run: RunFile) -> tuple[str, ...]:
-    """Say which keys of a run file laps do not use: their own rate is another key."""
-    unused = [f"learning.{key}" for key in ("rate", "step_size", "own") if key in run.learning.model_fields_set]
-    if run.schedule.name != Laps.name or not unused:
+def laps_notes(run: RunFile, laps: Laps | None) -> tuple[str, ...]:
+    """Say where laps may be local releases, and which keys they do not use: their own rate is another key."""
+    if laps is None:
         return ()
-    return (f"laps do not use {' and '.join(unused)}; laps.rate is for those that learn by gradients",)
+    alone = () if laps.alone is None else (laps.alone,)
+    unused = [f"learning.{key}" for key in ("rate", "step_size", "own") if key in run.learning.model_fields_set]
+    if not unused:
+        return alone
+    return (*alone, f"laps do not use {' and '.join(unused)}; laps.rate is for those that learn by gradients")
 
 
 def rows_notes(protection: Protection, units: int, turns: int, *, largest: bool = True) -> tuple[str, ...]:

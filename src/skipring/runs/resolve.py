@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtrc
 
 from ..data import NodeData
 from ..delays import Delay, Empirical, Trace, parse_delay
@@ -29,7 +28,7 @@ from ..learning import (
     usual_loss,
 )
 from ..schedules import FORESEEN, RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing, Laps
-from ..timeouts import best_deadline, best_timeout, choose_timeout_ready, timeout_for_skip
+from ..timeouts import best_deadline, best_timeout, chance_of_enough, choose_timeout_ready, timeout_for_skip
 from .rows import label_bound_is_agreed
 from .runfile import RunFile
 from .sections import USUAL_LAW
@@ -358,8 +357,7 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, *, known: bool) -> float | 
             if remembers:
                 reason = "no law of laps knows readiness that is remembered; say how long a lap waits"
                 raise InvalidInput.because("laps.deadline", asked or "missing", reason)
-            sending = 2.0 * among.round_trips * given.hop_latency
-            return best_deadline(delay, sending, nodes, among.needed).deadline
+            return best_deadline(delay, among.sending(given.hop_latency), nodes, among.needed).deadline
         turns = SCHEDULES[run.schedule.name].turns if run.schedule.name in SCHEDULES else None
         if remembers and turns is not None:
             return choose_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", turns=turns).timeout
@@ -373,7 +371,7 @@ def _require_met(run: RunFile, delay: Delay, among: Laps, timeout: float) -> Non
     if not 0.0 < timeout < math.inf or followed or run.stragglers != type(run.stragglers)():
         return
     ready = 1.0 - float(delay.survival(np.array([timeout]))[0])
-    if bdtrc(among.needed - 1, among.nodes, ready) < _HARDLY_EVER:
+    if chance_of_enough(among.nodes, among.needed, ready) < _HARDLY_EVER:
         key = "delay.skip" if run.delay.skip is not None else "laps.deadline"
         key = "delay.timeout" if isinstance(run.delay.timeout, float) else key
         given = run.delay.skip if run.delay.skip is not None else timeout

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ..data import Schema
 from ..errors import InvalidInput
 from ..learning import rows_of_one
-from ..schedules import RIVALS, Laps
+from ..schedules import AUTO, RIVALS, USUAL_SCHEDULE, Laps, usual_schedule
 from .columns import with_columns, with_files_beside, with_schema_file
 from .sections import (
     ComputeSection,
@@ -81,8 +81,18 @@ class RunFile(Section):
         changed = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
         return self.model_copy(update=changed)
 
+    def walking(self) -> Self:
+        """Return the same for real nodes, which walk where nobody has named a schedule."""
+        named = "name" in self.schedule.model_fields_set
+        return self if named else self.having(schedule={"name": USUAL_SCHEDULE})
+
     def model_post_init(self, _: Any) -> None:
-        """Refuse two values where one is meant, and those that do not go together."""
+        """Name the schedule where nobody did; refuse two values where one is meant, and what does not go together."""
+        if self.schedule.name == AUTO:
+            usual = usual_schedule(self.privacy.protects, network=self.model.is_network)
+            named = self.schedule.model_copy(update={"name": usual})
+            named.model_fields_set.discard("name")  # nobody has said it, which `walking` asks
+            object.__setattr__(self, "schedule", named)
         for first, second in EITHER:
             if self._given(first) is not None and (given := self._given(second)) is not None:
                 names = (first, second) if _section(first) != _section(second) else map(_key, (first, second))

@@ -14,7 +14,7 @@ from ..data import check_encoder
 from ..errors import InvalidInput, require_delta, require_integer
 from ..learning import LOSSES, NETWORKS, require_optimiser
 from ..privacy import USUAL_UNIT, Unit
-from ..schedules import RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing
+from ..schedules import AUTO, RIVALS, SCHEDULES, DesignedRing
 from .wording import by_key
 
 #: No learned timeout is shorter, in seconds, unless nodes agree on another floor: long enough for a small update of a
@@ -147,8 +147,9 @@ class ScheduleSection(Section):
     """Who gets the token next, and for how long; or a rival that has no token."""
 
     name: str = Field(
-        USUAL_SCHEDULE,
-        description="ring, random-ring, designed-ring, random-walk; without a token: laps, gossip, federated",
+        AUTO,
+        description="ring, random-ring, designed-ring, random-walk; without a token: laps, gossip, federated. auto: "
+        "laps if a linear model protects records or persons in a simulation, else random-ring",
     )
     steps: int | None = Field(
         None,
@@ -170,7 +171,7 @@ class ScheduleSection(Section):
 
     def model_post_init(self, _: Any) -> None:
         """Refuse a schedule that nobody knows; `skipring.schedules.register_schedule` makes one known."""
-        if self.name not in (*SCHEDULES, *RIVALS):
+        if self.name not in (*SCHEDULES, *RIVALS, AUTO):
             raise InvalidInput("schedule.name", self.name, f"one of {', '.join((*SCHEDULES, *RIVALS))}")
         for key in ("closing", "search"):
             given = getattr(self, key)

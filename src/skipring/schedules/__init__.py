@@ -27,8 +27,21 @@ SCHEDULES: dict[str, type[Schedule]] = {kind.name: kind for kind in (Ring, Rando
 RIVALS: dict[str, type[Rival]] = {kind.name: kind for kind in (Gossip, Federated, Laps)}
 #: Names of schedules about which something is known before a run.
 FORESEEN = tuple(SCHEDULES)
-#: The schedule that is used where nobody asks for another.
+#: The walk that is used where nobody asks for another schedule.
 USUAL_SCHEDULE = RandomRing.name
+#: What a run file says that leaves it to `usual_schedule`.
+AUTO = "auto"
+#: Whether networks, too, learn by laps where nobody asks for another schedule.
+_NETWORKS_TAKE_LAPS = False
+
+
+def usual_schedule(protects: str, *, network: bool = False) -> str:
+    """Return the schedule of a simulation that names none: laps, where there are some for what it protects.
+
+    >>> usual_schedule("record"), usual_schedule("node")
+    ('laps', 'random-ring')
+    """
+    return USUAL_SCHEDULE if protects == "node" or (network and not _NETWORKS_TAKE_LAPS) else Laps.name
 
 
 def register_schedule(kind: type[Schedule]) -> type[Schedule]:

@@ -31,6 +31,8 @@ class Laps(Rival):
     against: ClassVar[str] = "Laps: against a coalition."
     #: Round trips of a lap: who is ready and who takes part, what each adds, and the masks.
     round_trips: ClassVar[int] = 3
+    #: How many laps learn a linear model.
+    usual: ClassVar[int] = 5
     coalition: int | None = None
     least_nodes: int | None = None
 
@@ -60,6 +62,18 @@ class Laps(Rival):
         assert self.least_nodes is not None
         return self.least_nodes
 
+    @property
+    def alone(self) -> str | None:
+        """Say so where a lap may be a local release of each node; None where there is always more than one."""
+        if self.needed - self.withstood > 1:
+            return None
+        many = "with two nodes" if self.nodes == 2 else "with as few nodes as a lap may have"
+        return f"{many}, each hides its own contribution by itself (local releases): a sum gains nothing then"
+
+    def sending(self, hop_latency: float) -> float:
+        """Return how long a lap lasts beside waiting for its nodes."""
+        return 2.0 * self.round_trips * hop_latency
+
     def latencies(self, delays: Floats, timeout: float, hop_latency: float) -> Floats:
         """Return the time of each lap, given all nodes' delays: to the slowest or the deadline, and sending."""
-        return np.minimum(delays.max(axis=1), timeout) + 2.0 * self.round_trips * hop_latency
+        return np.minimum(delays.max(axis=1), timeout) + self.sending(hop_latency)

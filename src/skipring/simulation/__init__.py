@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .engine import prepare_runs as prepare_runs
     from .engine import run_many as run_many
     from .engine import run_one as run_one
+    from .lap_account import planned_laps as planned_laps
     from .rivals import gossip_graphs as gossip_graphs
     from .rivals.privacy import chosen_pairs as chosen_pairs
     from .rivals.privacy import gossip_run as gossip_run

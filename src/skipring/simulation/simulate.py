@@ -225,6 +225,7 @@ def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
         noise_std = noise_on_a_gradient(setup)
     # A lap's sum is divided by no number that all agree on.
     whole = laps is not None and max(setup.part_counts) == 1
+    turns = turns_per_node(setup.data.nodes, setup.steps, iterations=setup.iterations)
     return ResolvedFacts(
         nodes=setup.data.nodes,
         steps=setup.steps,
@@ -240,15 +241,11 @@ def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
         batch=setup.protection.batch,
         parts=None if setup.protection.unit == "node" else max(setup.part_counts),
         rows_left_out=setup.rows_left_out,
-        notes=()
-        if whole
-        else rows_notes(
-            setup.protection,
-            max(units),
-            turns_per_node(setup.data.nodes, setup.steps, iterations=setup.iterations),
-        )
-        + delta_notes(run, sum(units))
-        + laps_notes(run),
+        notes=(
+            *(() if whole else rows_notes(setup.protection, max(units), turns)),
+            *delta_notes(run, sum(units)),
+            *laps_notes(run, laps),
+        ),
         guess=guess_of(setup.data.labels, setup.test_y, classes=setup.model.label_classes),
         rows=len(setup.data.labels),
         test_rows=len(setup.test_y),

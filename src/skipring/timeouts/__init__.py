@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from .deadlines import DeadlineChoice as DeadlineChoice
 from .deadlines import best_deadline as best_deadline
+from .deadlines import chance_of_enough as chance_of_enough
+from .deadlines import longest_deadline as longest_deadline
 from .fresh import TimeoutChoice as TimeoutChoice
 from .fresh import best_timeout as best_timeout
 from .fresh import choose_timeout as choose_timeout

@@ -38,6 +38,40 @@ def best_deadline(delay: Delay, sending: float, nodes: int, needed: int) -> Dead
     >>> round(choice.deadline, 2), round(choice.skip_probability, 2)
     (0.79, 0.45)
     """
+    moments, late, times, rates = _tried(delay, sending, nodes, needed)
+    at = int(np.flatnonzero(rates >= rates.max() * (1.0 - 1e-3 - SAME))[-1])
+    return DeadlineChoice(float(moments[at]), float(late[at]), float(times[at]), float(rates[at]))
+
+
+def longest_deadline(delay: Delay, sending: float, nodes: int, needed: int, time: float) -> DeadlineChoice | None:
+    """Return the longest deadline with which a lap takes at most this long on average, void tries included.
+
+    None where each takes longer. A longer deadline leaves out fewer nodes.
+
+    >>> from skipring.delays import Exponential
+    >>> choice = longest_deadline(Exponential(1.0), 0.06, nodes=1000, needed=501, time=5.06)
+    >>> round(choice.deadline, 2), round(choice.skip_probability, 4)
+    (4.99, 0.0068)
+    """
+    moments, late, times, rates = _tried(delay, sending, nodes, needed)
+    fits = np.flatnonzero((times <= time * bdtrc(needed - 1, nodes, 1.0 - late)) & (rates > 0.0))
+    if not len(fits):
+        return None
+    at = int(fits[-1])
+    return DeadlineChoice(float(moments[at]), float(late[at]), float(times[at]), float(rates[at]))
+
+
+def chance_of_enough(nodes: int, needed: int, ready: float) -> float:
+    """Return the probability that a lap has as many nodes as it needs, each being ready with this probability.
+
+    >>> round(chance_of_enough(4, 3, 0.5), 4)
+    0.3125
+    """
+    return float(bdtrc(needed - 1, nodes, ready))
+
+
+def _tried(delay: Delay, sending: float, nodes: int, needed: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+    """Return deadlines, and for each how often a node is late, a try's mean time, and the contributions per time."""
     require_non_negative("sending", sending)
     require_integer("nodes", nodes, 2)
     require_integer("needed", needed, 1, nodes)
@@ -54,11 +88,9 @@ def best_deadline(delay: Delay, sending: float, nodes: int, needed: int) -> Dead
     enough = np.ones_like(present) if needed == 1 else bdtrc(needed - 2, nodes - 1, present)
     with np.errstate(invalid="ignore", divide="ignore"):
         rates = np.where(times > SMALLEST, nodes * present * enough / times, 0.0)
-    best = float(rates.max(initial=0.0))
-    if not best > 0.0:
+    if not rates.max(initial=0.0) > 0.0:
         raise InvalidInput("delay", delay, f"one with which {needed} of {nodes} nodes are ready some time")
-    at = int(np.flatnonzero(rates >= best * (1.0 - 1e-3 - SAME))[-1])
-    return DeadlineChoice(float(moments[at]), float(late[at]), float(times[at]), float(rates[at]))
+    return moments, late, times, rates
 
 
 def _moments_of(delay: Delay) -> Doubles:

@@ -52,6 +52,7 @@ def agreed_run(run: RunFile, nodes: int, identity: str | None = None) -> RunFile
     name a model, or how many rows an update takes where records or persons are protected. The `identity` tells this run
     from every other, also of the same people with the same file; see `new_identity`.
     """
+    run = run.walking()
     require_network_run(run, nodes)
     run = _with_batch(run, nodes)
     known = Known()

@@ -52,7 +52,7 @@ def require_network_run(run: RunFile, nodes: int) -> None:
     refused: list[tuple[str, object, str]] = []
     if run.schedule.steps is not None and not 1 <= run.schedule.steps <= MOST_STEPS:
         refused.append(("schedule.steps", run.schedule.steps, f"must be from 1 to {MOST_STEPS}"))
-    if run.schedule.name in RIVALS:
+    if run.walking().schedule.name in RIVALS:
         passing = ", ".join(SCHEDULES)
         reason = f"has no token to pass between nodes; take one of {passing}"
         refused.append(("schedule.name", run.schedule.name, reason))

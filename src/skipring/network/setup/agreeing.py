@@ -56,6 +56,7 @@ def agreed_now(
     """
     # It will lie elsewhere: paths in it must not start at this folder.
     asked = parse_run({"data": {"name": "breast-cancer"}}) if path is None else read_run_file(path, whole_paths=True)
+    asked = asked.walking()
     require_data(asked)
     identity = new_identity(datetime.now(UTC).date(), secrets.token_bytes(12))
     quorum_of(asked, names)
