@@ -69,14 +69,14 @@ def plan_rows(plan: LapsPlan) -> list[tuple[str, object]]:
 
 
 def on_laps(plan: LapsPlan) -> list[str]:
-    """Say what planned laps promise, to the data and of the model."""
+    """Say what planned laps promise to the data, and what is known of the model."""
     found = promise_of_laps(plan)
     alone = plan.run.among.alone
     return [
-        f"Laps: {found.sentence()}",
+        found.sentence(),
         sentence(found.further),
         *([] if alone is None else [sentence(alone)]),
-        f"Laps: {plan.promise} (logistic loss; measured on 17 tables, and not proven).",
+        f"{sentence(plan.promise)} That was so on 26 real tables (logistic loss, five laps), and is not proven.",
     ]
 
 

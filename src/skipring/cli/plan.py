@@ -226,14 +226,17 @@ def _show(found: Found, asked: Asked, drawn: Path | None, written: Path | None) 
     notes: list[str] = []
     if found.laps is not None:
         console.print(rows_table(plan_rows(found.laps)))
-        notes += on_laps(found.laps)
+        notes += on_laps(found.laps) if found.chosen == options.LAPS else []
     if found.walk is not None:
         console.print("" if found.laps is None else "\n", end="")
         console.print(plan_table(found.walk))
-        notes += on_walk(found.walk)
+        notes += on_walk(found.walk) if found.chosen != options.LAPS else []
     for name, reason in (*found.why_not.items(), *(() if found.walk is None else found.walk.left_out)):
         console.print(f"\n{name}: {reason}", markup=False)
     notes += on_delta(budget)
+    if found.verdict is not None and found.walk is not None:
+        other = found.walk.budget.schedule if found.chosen == options.LAPS else options.LAPS
+        notes.append(f"What the other plan rests on: --schedule {other}.")
     if drawn is not None:
         notes.append(f"Trade-off between privacy and error: {drawn}")
     if written is not None:

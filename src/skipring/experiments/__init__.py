@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .images import ImageRow as ImageRow
     from .images import ImageStudy as ImageStudy
     from .images import image_study as image_study
-    from .laps import LAPS_PROMISES as LAPS_PROMISES
     from .laps import LAPS_WHO as LAPS_WHO
     from .laps import LapsRow as LapsRow
     from .laps import LapStudy as LapStudy

@@ -17,6 +17,7 @@ import numpy as np
 
 from .._threads import one_blas_thread
 from ..data import Dataset, consortium_tables, load_dataset
+from ..planning import LAPS_CLOSE
 from ..privacy import gdp_mu
 from ..runs import RunFile, parse_run
 from ..schedules import USUAL_SCHEDULE, Laps
@@ -32,8 +33,6 @@ LAPS_WHO = {
     "pooled": "all rows in one place",
     "best": "same, ridge cross-validated",
 }
-#: What laps promise: from this number of rows x mu / columns on, so much more log loss than `pooled` at most.
-LAPS_PROMISES = ((100.0, 0.02), (30.0, 0.05))
 HOSPITALS = "hospitals"
 #: The ridge of scikit-learn's LogisticRegression if nobody says, and a lighter one, which sites alone fare better with.
 _USUAL_RIDGE, _LIGHT_RIDGE = 1.0, 0.3
@@ -197,4 +196,4 @@ def _numbers(score: Score) -> tuple[float, float, float]:
 
 
 def _promised(strength: float) -> float | None:
-    return next((most for least, most in LAPS_PROMISES if strength >= least), None)
+    return next((most for least, most in LAPS_CLOSE if strength > least), None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from .budget import ASSUMED_SMOOTHNESS as ASSUMED_SMOOTHNESS
 from .budget import Budget as Budget
 from .budget import Ready as Ready
+from .laps import LAPS_CLOSE as LAPS_CLOSE
 from .laps import LapsBudget as LapsBudget
 from .laps import LapsPlan as LapsPlan
 from .laps import plan_laps as plan_laps

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._writing import write_csv
-from ..experiments import LAPS_PROMISES, LAPS_WHO, LapsRow, LapStudy
+from ..experiments import LAPS_WHO, LapsRow, LapStudy
+from ..planning import LAPS_CLOSE
 from ..privacy import RELATION
 from ..schedules import Laps
 from .figures import PALETTE, figure_in
@@ -71,7 +72,7 @@ def _verdict(rows: Sequence[LapsRow], epsilon: float) -> str:
     loss = {who: np.mean([row.excess[0] for row in at if row.who == who]) for who in (Laps.name, "walk")}
     promised = [row for row in rows if row.promised is not None]
     kept, best = (sum(row.excess[which] <= (row.promised or 0.0) for row in promised) for which in (0, 1))
-    limits = ", ".join(f"{most:g} above {least:g}" for least, most in LAPS_PROMISES)
+    limits = ", ".join(f"{most:g} above {least:g}" for least, most in LAPS_CLOSE)
     return (
         f"At epsilon {epsilon:g} laps have a log loss {loss[Laps.name]:.3f} above that of all rows in one place, and"
         f" the walk {loss['walk']:.3f} (mean over tables). What rows x mu / columns promises (at most {limits}) holds"
@@ -148,7 +149,7 @@ def _losses(axes: Axes, rows: Sequence[LapsRow]) -> None:
         colour = _LOOKS[who][0]
         axes.plot(*zip(*mine, strict=True), ls="none", marker="o", ms=4, alpha=0.7, color=colour, label=LAPS_WHO[who])
     end = 1e4
-    for least, most in LAPS_PROMISES:
+    for least, most in LAPS_CLOSE:
         axes.plot([least, end], [most, most], color="0.2", lw=1.0, label=f"promised from {least:g} on: {most:g}")
         end = least
     axes.set(
