@@ -78,10 +78,10 @@ def test_a_plan_says_where_its_bound_promises_nothing(skipring: Command) -> None
 
 
 def test_the_timeout_of_most_updates_is_the_usual_one() -> None:
-    law = {"law": "gamma:0.25,1"}
+    law, walk = {"law": "gamma:0.25,1"}, {"name": "random-ring"}
     runs = [
-        RunFile.model_validate({"delay": law | {"timeout": "most-updates"}}),
-        RunFile.model_validate({"delay": law}),
+        RunFile.model_validate({"schedule": walk, "delay": law | {"timeout": "most-updates"}}),
+        RunFile.model_validate({"schedule": walk, "delay": law}),
     ]
     setups = [build(run) for run in runs]
     assert {setup.timeout for setup in setups} == {best_timeout(setups[0].delay, 0.01)}

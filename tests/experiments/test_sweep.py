@@ -391,7 +391,10 @@ def test_an_error_that_is_none_of_ours_says_where_it_was() -> None:
 
 def test_a_value_that_a_cell_does_not_have_is_a_dash(skipring: Callable[[str], Any], tmp_path: Path) -> None:
     base, _, _ = TINY.partition("[[grid]]")
-    (tmp_path / "grid.toml").write_text(base + '[[grid]]\n"delay.skip" = 0.1\n[[grid]]\n"delay.timeout" = 0.5\n')
+    (tmp_path / "grid.toml").write_text(
+        base.replace("steps", 'name = "ring"\nsteps', 1)
+        + '[[grid]]\n"delay.skip" = 0.1\n[[grid]]\n"delay.timeout" = 0.5\n'
+    )
     rows = [line.split() for line in skipring("sweep grid.toml --workers 1 --runs 1").out.splitlines()]
     assert [row[:2] for row in rows if "±" in row and "Mean" not in row] == [["0.1", "-"], ["-", "0.5"]]
 

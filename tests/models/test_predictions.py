@@ -255,7 +255,9 @@ def test_a_loss_of_ones_own_has_classes_but_no_probabilities(tmp_path: Path) -> 
 
 
 def test_what_cannot_be_scaled_is_refused(tmp_path: Path) -> None:
-    inputs = Inputs(columns=1, classes=np.array(["a", "b"]), why_unscaled="each node has scales of its own")
+    inputs = Inputs(
+        columns=1, intercept=False, classes=np.array(["a", "b"]), why_unscaled="each node has scales of its own"
+    )
     _, _, known = trained(tmp_path, {"data": {"nodes": 10}})
     unscaled = TrainedModel(known.facts, inputs, np.ones(1))
     unscaled.save(tmp_path / "other.npz")

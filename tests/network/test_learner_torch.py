@@ -199,7 +199,7 @@ def test_the_papers_network_learns_as_in_simulations(tmp_path: Path) -> None:
     rows = slice(0, int(owned.start[1]))
 
     def images(values: NDArray[Any]) -> torch.Tensor:
-        return torch.from_numpy(np.rint(255.0 * values).astype(np.uint8)).view(-1, 1, 28, 28)
+        return torch.from_numpy((2.0 * values - 1.0).astype(np.float32)).view(-1, 1, 28, 28)
 
     token = NeuralToken(
         walking,

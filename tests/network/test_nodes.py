@@ -145,7 +145,7 @@ def test_the_error_is_that_of_the_simulator(tmp_path: Path, seeds: int) -> None:
     for seed in range(seeds):
         values = {
             "data": {"name": "breast-cancer", "nodes": 5},
-            "schedule": {"steps": 100},
+            "schedule": {"name": "random-ring", "steps": 100},
             "delay": {"timeout": 20.0, "law": "exponential:0.001"},
             "privacy": {"noise_multiplier": 1.0},
             "simulation": {"seed": seed, "runs": 200, "evaluate_every": 100},

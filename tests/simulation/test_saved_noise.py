@@ -295,7 +295,7 @@ def test_a_model_whose_noise_a_gpu_drew_states_no_epsilon(tmp_path: Path) -> Non
     output = run_one(setup, 0)
     assert not output.foreseeable
     result = simulate(settings(runs=1) | {"data": {"nodes": 6}})
-    inputs = Inputs(columns=30, classes=np.array(["a", "b"]))
+    inputs = Inputs(columns=30, intercept=False, classes=np.array(["a", "b"]))
     for known, stated in ((False, True), (True, False)):
         model = trained_model(result, inputs, dataclasses.replace(output, foreseeable=known))
         assert all(

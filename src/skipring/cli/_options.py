@@ -150,32 +150,20 @@ class Hops:
                 raise InvalidInput.because(name, "missing", f"say {why}")
 
 
-Coalition = Annotated[
-    int | None, typer.Option(help="Laps: how many nodes may put together what they know (default: a fifth).")
-]
-LeastNodes = Annotated[
-    int | None,
-    typer.Option(help="Laps: how many nodes a lap needs (default: more than half, and more than --coalition)."),
-]
 #: As in `skipring.schedules`, which would take as long.
 LAPS = "laps"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums:
-    """How many private sums there are, and against how many nodes they protect."""
+class Quorum:
+    """Against how many nodes a private sum protects, and how many it needs."""
 
-    laps: Annotated[int | None, typer.Option(help="Laps: how many, which share the budget equally (default: 5).")] = (
-        None
-    )
-    extra: Annotated[
-        int | None, typer.Option(help="Laps: how many more may be opened in vain, and still count (default: none).")
+    coalition: Annotated[
+        int | None, typer.Option(help="Laps: how many nodes may put together what they know (default: a fifth).")
     ] = None
-    coalition: Coalition = None
-    least_nodes: LeastNodes = None
-    floor: Annotated[
-        float | None,
-        typer.Option(help="Laps: the least noise of one node's share, over the most that one unit contributes."),
+    least_nodes: Annotated[
+        int | None,
+        typer.Option(help="Laps: how many nodes a lap needs (default: more than half, and more than --coalition)."),
     ] = None
 
     def require_none(self, schedule: str) -> None:
@@ -183,6 +171,22 @@ class Sums:
         for name, given in vars(self).items():
             if given is not None:
                 raise InvalidInput.because(name, given, f"is for --schedule laps, and this is {schedule}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums(Quorum):
+    """How many private sums there are, and what their noise is."""
+
+    laps: Annotated[int | None, typer.Option(help="Laps: how many, which share the budget equally (default: 5).")] = (
+        None
+    )
+    extra: Annotated[
+        int | None, typer.Option(help="Laps: how many more may be opened in vain, and still count (default: none).")
+    ] = None
+    floor: Annotated[
+        float | None,
+        typer.Option(help="Laps: the least noise of one node's share, over the most that one unit contributes."),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

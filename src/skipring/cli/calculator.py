@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 def timeout(
     delay: options.Delay,
+    quorum: options.Quorum,
     hop_latency: options.HopLatency = 0.01,
     skip: Annotated[
         float | None,
@@ -34,30 +35,32 @@ def timeout(
     schedule: Annotated[
         str | None, typer.Option(metavar="NAME", help="laps: the deadline of a lap, with the most rows per time.")
     ] = None,
-    coalition: options.Coalition = None,
-    least_nodes: options.LeastNodes = None,
     as_json: Json = False,
 ) -> None:
     """How long to wait for a node: the timeout with the least time between updates; or a deadline of laps."""
     from ..delays import parse_delay
-    from ..timeouts import choose_timeout, skip_probability, time_between_updates, timeout_for_skip
 
     law = parse_delay(delay)
-    sums = options.Sums(coalition=coalition, least_nodes=least_nodes)
     if schedule == options.LAPS:
         for name, given in (("skip", skip), ("ready", ready)):
             if given is not None:
                 raise InvalidInput.because(name, given, "is for the timeout of a token; laps have a deadline")
-        _deadline(law, hop_latency, nodes, sums, as_json=as_json)
+        _deadline(law, hop_latency, nodes, quorum, as_json=as_json)
         return
     if schedule is not None:
         raise InvalidInput("schedule", schedule, "laps; a token's timeout is the same on all others")
-    sums.require_none("a token's timeout")
+    quorum.require_none("a token's timeout")
     if ready not in (None, "fresh"):
         _timeout_ready(law, hop_latency, skip, str(ready), nodes, as_json)
         return
     if nodes is not None:
         raise InvalidInput.because("nodes", nodes, "does not matter where nodes begin anew; say --ready kept or ahead")
+    _timeout_fresh(law, hop_latency, skip, as_json=as_json)
+
+
+def _timeout_fresh(law: Delay, hop_latency: float, skip: float | None, *, as_json: bool) -> None:
+    from ..timeouts import choose_timeout, skip_probability, time_between_updates, timeout_for_skip
+
     if skip is None:
         choice = choose_timeout(law, hop_latency)
         chosen, skipped, between = choice.timeout, choice.skip_probability, choice.time_between_updates
@@ -87,14 +90,14 @@ def timeout(
     )
 
 
-def _deadline(law: Delay, hop_latency: float, nodes: int | None, sums: options.Sums, *, as_json: bool) -> None:
+def _deadline(law: Delay, hop_latency: float, nodes: int | None, quorum: options.Quorum, *, as_json: bool) -> None:
     from ..schedules import Laps
     from ..timeouts import best_deadline
 
     if nodes is None:
         raise InvalidInput.because("nodes", "missing", "how many there are decides who is waited for")
     require_non_negative("hop_latency", hop_latency)
-    among = Laps(nodes=nodes, coalition=sums.coalition, least_nodes=sums.least_nodes)
+    among = Laps(nodes=nodes, coalition=quorum.coalition, least_nodes=quorum.least_nodes)
     choice = best_deadline(law, among.sending(hop_latency), nodes, among.needed)
     if as_json:
         print_json(to_json(choice) | {"delay": str(law), "hop_latency": hop_latency, "nodes": nodes})

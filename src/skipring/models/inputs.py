@@ -38,7 +38,7 @@ class InputFacts:
     names: tuple[str, ...] = ()
     why_unscaled: str = ""
     features: str = "none"
-    intercept: bool = False
+    intercept: bool
     intercept_share: float | None = None
     label: str | None = None
     person: str | None = None

@@ -83,16 +83,19 @@ class RunFile(Section):
 
     def walking(self) -> Self:
         """Return the same for real nodes, which walk where nobody has named a schedule."""
-        named = "name" in self.schedule.model_fields_set
-        return self if named else self.having(schedule={"name": USUAL_SCHEDULE})
+        return self if "name" in self.schedule.model_fields_set else self._by(USUAL_SCHEDULE)
+
+    def _by(self, schedule: str) -> Self:
+        """Return the same with a schedule that nobody has named: others ask whether it is in `model_fields_set`."""
+        section = self.schedule.model_copy(update={"name": schedule})
+        section.model_fields_set.discard("name")
+        return self.model_copy(update={"schedule": section})
 
     def model_post_init(self, _: Any) -> None:
         """Name the schedule where nobody did; refuse two values where one is meant, and what does not go together."""
         if self.schedule.name == AUTO:
-            usual = usual_schedule(self.privacy.protects, network=self.model.is_network)
-            named = self.schedule.model_copy(update={"name": usual})
-            named.model_fields_set.discard("name")  # nobody has said it, which `walking` asks
-            object.__setattr__(self, "schedule", named)
+            usual = self._by(usual_schedule(self.privacy.protects, network=self.model.is_network))
+            object.__setattr__(self, "schedule", usual.schedule)
         for first, second in EITHER:
             if self._given(first) is not None and (given := self._given(second)) is not None:
                 names = (first, second) if _section(first) != _section(second) else map(_key, (first, second))

@@ -26,6 +26,7 @@ from ..errors import InvalidInput, require_integer
 from ..learning import MarginLoss, NeuralModel, guess_of, is_network, register_loss
 from ..models import Inputs, ModelFacts, TrainedModel, fixed_weights
 from ..models import save_model as save_trained
+from ..privacy import Guarantee
 from ..runs import (
     RunFile,
     by_key,
@@ -84,8 +85,8 @@ def simulate(
     >>> rng = np.random.default_rng(1)
     >>> X, y, hospital = rng.normal(size=(400, 3)), rng.integers(2, size=400), np.arange(400) % 20
     >>> settings = {"simulation": {"runs": 2}, "privacy": {"noise_multiplier": 4.0}}
-    >>> simulate(settings, X, y, hospital).test_error.shape
-    (2, 7)
+    >>> simulate(settings, X, y, hospital).test_error.shape  # before five laps, and after them
+    (2, 2)
     """
     if not isinstance(run, RunFile):
         run = parse_run(run or {}, folder=Path()) if run is None or isinstance(run, Mapping) else read_run_file(run)
@@ -280,11 +281,17 @@ def _begin(folder: Path, asked: str, resume: bool) -> list[RunOutput]:
     return []
 
 
+def _of_such_a_run(promised: Guarantee) -> Guarantee:
+    """Return a promise about a node that was named before the run: the unluckiest of one run may lie beyond it."""
+    also = tuple(map(_of_such_a_run, promised.also))
+    return dataclasses.replace(promised, whose="any node of such a run, named beforehand", also=also)
+
+
 def trained_model(result: Result, inputs: Inputs, output: RunOutput) -> TrainedModel:
     """Return the last model of a run of a result, with what such runs cost, if nobody can compute its noise again."""
     name, settings, number = result.resolved.model, result.settings, output.number
     network = is_network(name)
-    guarantee = result.privacy.promised
+    guarantee = _of_such_a_run(result.privacy.promised)
     if output.foreseeable and guarantee.epsilon is not None:
         guarantee = dataclasses.replace(guarantee, epsilon=None, refused=_ON_A_GPU, also=())
     facts = ModelFacts(
