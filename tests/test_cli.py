@@ -41,9 +41,8 @@ def test_timeout_finds_the_best_of_lemma_2(skipring: Command, delay: str, timeou
 def test_timeout_of_laps_is_the_deadline_that_a_run_file_comes_to(skipring: Command) -> None:
     best = best_deadline(parse_delay("lomax:3,2"), 0.06, 30, 16)
     assert skipring("timeout --delay lomax:3,2 --schedule laps --nodes 30 --json").data["deadline"] == best.deadline
-    assert "laps of at least 16 of 30 nodes" in " ".join(
-        skipring("timeout --delay lomax:3,2 --schedule laps --nodes 30").out.split()
-    )
+    told = skipring("timeout --delay lomax:3,2 --schedule laps --nodes 30").out
+    assert "laps of at least 16 of 30 nodes" in " ".join(told.split())
 
 
 def test_timeout_for_a_skip_probability(skipring: Command) -> None:
