@@ -521,7 +521,7 @@ def test_of_laps_and_their_rivals_the_best_at_each_epsilon_are_drawn_and_written
 
     def privacy(number: int) -> Mapping[str, Any]:
         if number in seen:
-            return {"promised": stated(budgets[number])} | in_this_run(0.5 * budgets[number])
+            return {"promised": stated(budgets[number]), **in_this_run(0.5 * budgets[number])}
         return {"promised": stated(budgets[number] * (1.0 - 1e-9))}
 
     finish(sweep, tmp_path / "out" / "sweeps", privacy)
