@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -165,6 +166,15 @@ def test_bad_input_gets_one_line(skipring: Command, words: str, option: str) -> 
 )
 def test_what_does_not_go_together_gets_one_line(skipring: Command, words: str, option: str) -> None:
     of_one_line(skipring(words), option)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["privacy.noise_multiplier=1e13", "privacy.noise_multiplier=1e100", "privacy.epsilon=1e-300", "laps.floor=1e20"],
+)
+def test_noise_that_does_not_fit_into_the_sums_gets_one_line(skipring: Command, tmp_path: Path, change: str) -> None:
+    (tmp_path / "run.toml").write_text('[data]\nname = "breast-cancer"\nnodes = 8\n[schedule]\nname = "laps"\n')
+    of_one_line(skipring(f"simulate run.toml --set {change}"), "privacy.noise_multiplier")
 
 
 def of_one_line(answer: Any, option: str) -> None:

@@ -154,3 +154,9 @@ def test_rounds_must_be_whole() -> None:
 def test_an_order_visits_everyone_in_every_round(hops: tuple[int, ...]) -> None:
     with pytest.raises(InvalidInput, match="hops"):
         KnownOrder(3, hops)
+
+
+@pytest.mark.parametrize("closing", [(0,) * 101, (3,), (-1,)])
+def test_closing_hops_are_few_and_at_nodes_that_there_are(closing: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidInput, match="closing"):
+        KnownOrder(3, (0, 1, 2), closing)

@@ -180,6 +180,11 @@ def test_too_little_time_for_a_round_is_refused() -> None:
         plan(dataclasses.replace(CLINICS, time=0.01))
 
 
+def test_time_for_more_steps_than_are_planned_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="short enough for 1e8 steps"):
+        plan(dataclasses.replace(CLINICS, time=1e12))
+
+
 def test_a_trace_has_no_plan(tmp_path: Path) -> None:
     """Its epsilon would be that of independent delays, which those of a trace are not."""
     (tmp_path / "t.csv").write_text("node,seconds\n0,1\n1,2\n")

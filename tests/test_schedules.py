@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skipring.errors import InvalidInput
-from skipring.schedules import SCHEDULES, RandomRing, RandomWalk, Ring, schedule
+from skipring.schedules import SCHEDULES, RandomRing, RandomWalk, Ring, Schedule, register_schedule, schedule
 
 #: Those whose order needs no design.
 DRAWN = ("ring", "random-ring", "random-walk")
@@ -81,3 +86,45 @@ def test_a_schedule_needs_two_nodes(nodes: float) -> None:
 def test_a_path_has_at_least_one_hop(steps: float) -> None:
     with pytest.raises(InvalidInput, match="steps"):
         Ring(3).path(steps, np.random.default_rng(0))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class BackAndForth(Schedule):
+    """Up and down a line of nodes: a user's own, of which no law says when turns come."""
+
+    name: ClassVar[str] = "back-and-forth"
+
+    def _path(self, steps: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+        there = np.arange(self.nodes)
+        return np.resize(np.append(there, there[-2:0:-1]), steps).astype(np.int32)
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("simulate own.toml", "privacy.epsilon 1.0: nothing is promised for the schedule back-and-forth"),
+        ("simulate own.toml --set delay.ready=ahead", "privacy.epsilon 1.0: nothing is promised"),
+        ("compare own.toml --timeouts 1,2", "privacy.epsilon 1.0: nothing is promised"),
+        ("compare own.toml --schedules ring,back-and-forth", "privacy.epsilon 1.0: nothing is promised"),
+        ("worth own.toml", "schedule.name back-and-forth"),
+        ("timeout --schedule back-and-forth --nodes 8 --delay exponential:1", "--schedule back-and-forth"),
+        ("noise --schedule back-and-forth --nodes 8 --steps 80 --skip 0.1 --epsilon 1 --delta 1e-5", "--schedule"),
+        ("privacy --schedule back-and-forth --nodes 8 --steps 80 --skip 0 --noise-multiplier 9 --delta 1e-5", "--sch"),
+        (
+            "plan --schedule back-and-forth --nodes 8 --protects node --dimension 3 --epsilon 1 --delta 1e-5 --time 900"
+            " --delay exponential:1",
+            "--schedule",
+        ),
+    ],
+)
+def test_an_own_schedule_without_a_law_gets_one_line_where_something_is_to_be_promised(
+    skipring: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, option: str
+) -> None:
+    monkeypatch.setitem(SCHEDULES, BackAndForth.name, BackAndForth)  # and it is gone after the test
+    register_schedule(BackAndForth)
+    run = '[data]\nname = "breast-cancer"\nnodes = 8\n[schedule]\nname = "back-and-forth"\nsteps = 80\n'
+    (tmp_path / "own.toml").write_text(f"{run}[privacy]\nepsilon = 1.0\n")
+    answer = skipring(line)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"error: {option}")
+    assert answer.err.count("\n") == 1

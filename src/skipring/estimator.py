@@ -56,20 +56,13 @@ _READ_OFF = "which classes there are, read off all training rows; nor other fits
 #: Why a saved model states no epsilon.
 _KNOWN_NOISE = "its noise follows from random_state, and who knows that can take it off; fit without one"
 _ON_A_GPU = "a GPU drew its noise from too few random bits to keep it secret"
-#: The keys of the run file that parameters set, one each.
-_KEYS = {
-    "laps": "laps.laps",
-    "coalition": "laps.coalition",
-    "timeout": "delay.timeout",
-    "hop_latency": "delay.hop_latency",
-    "learning_rate": "learning.rate",
-    "batch": "learning.batch",
-    "diameter": "learning.diameter",
-    "ridge": "model.ridge",
-    "rows_per_person": "data.rows_per_person",
-    "epsilon": "privacy.epsilon",
-    "delta": "privacy.delta",
-    "noise_multiplier": "privacy.noise_multiplier",
+#: The keys of the run file that parameters set, one each; all but one have the parameter's name.
+_KEYS = {"learning_rate": "learning.rate"} | {
+    key.partition(".")[2]: key
+    for key in (
+        *("laps.laps", "laps.coalition", "delay.timeout", "delay.hop_latency", "learning.batch", "learning.diameter"),
+        *("model.ridge", "data.rows_per_person", "privacy.epsilon", "privacy.delta", "privacy.noise_multiplier"),
+    )
 }
 #: What else is refused by a name that this class does not use.
 _OTHERS = {
@@ -308,8 +301,6 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
     def _check_parameters(self) -> None:
         """Refuse what the rooms below would not be asked about, or would not name in the words of this class."""
         require_integer("rounds", self.rounds, 1)
-        if self.laps != "auto":
-            require_integer("laps", self.laps, 1)
         if self.batch is not None:
             require_integer("batch", self.batch, 1)
         if self.protects not in ("auto", *get_args(Unit)):

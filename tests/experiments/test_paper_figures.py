@@ -233,7 +233,7 @@ def test_a_figure_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         ("figure 2 --runs 5", "--runs: Figure 2 is computed, not simulated: leave the option out"),
         ("figure 2 --cells somewhere", "--cells: Figure 2 is computed, not simulated: leave the option out"),
         ("figure 2 --points 1", "--points 1: must be at least 2"),
-        ("beyond nothing", "NAME nothing: must be one of skew, stragglers, traces, nodes, order, laps, images"),
+        ("beyond nothing", "NAME nothing: must be one of skew, stragglers, traces, nodes, order, laps, rivals, images"),
         ("beyond laps --cells x", "--cells x: laps keeps no simulations"),
         ("beyond skew --runs 0", "--runs 0: must be at least 1"),
         ("numbers .", "DIR figure4-row2.csv: cannot be read: No such file or directory"),
@@ -326,7 +326,7 @@ def test_a_row_of_figure_4_from_data_to_files(
 
 def made_up(cell: Cell, number: int, privacy: Mapping[str, Any]) -> Result:
     """A result whose error falls from 0.5 to 0.1 and a bit more for each cell, in three runs that differ by 0.02."""
-    steps, every = cell.run.schedule.steps or 0, cell.run.simulation.evaluate_every
+    steps, every = cell.run.schedule.steps or 5, cell.run.simulation.evaluate_every
     points = np.append(np.arange(0, steps, every), steps)
     runs = cell.run.simulation.runs
     error = np.linspace(0.5, 0.1 + 0.01 * number, len(points))
@@ -507,6 +507,41 @@ def test_what_goes_beyond_the_paper_from_finished_cells_to_files(
     lines = table(tmp_path / files[2])
     kinds = {tuple(list(line.values())[: list(line).index("step")]) for line in lines}
     assert len(kinds) == len(sweep.cells) + bool(weighted)
+
+
+def test_of_laps_and_their_rivals_the_best_at_each_epsilon_are_drawn_and_written(
+    skipring: Command, houses: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a run was recorded, the epsilon in it counts, and else what is promised."""
+    monkeypatch.setenv("SKIPRING_DATA", str(houses))
+    sweep = paper_sweep("rivals", changes=["simulation.runs=3"])
+    cells, budgets = sweep.cells, [cell.run.privacy.epsilon or 0.0 for cell in sweep.cells]
+    seen = {number for number, cell in enumerate(cells) if cell.run.schedule.name == "gossip"}
+    assert seen == {number for number, cell in enumerate(cells) if cell.run.simulation.record_path}
+
+    def privacy(number: int) -> Mapping[str, Any]:
+        if number in seen:
+            return {"promised": stated(budgets[number]), **in_this_run(0.5 * budgets[number])}
+        return {"promised": stated(budgets[number] * (1.0 - 1e-9))}
+
+    finish(sweep, tmp_path / "out" / "sweeps", privacy)
+    answer = skipring("paper beyond rivals --runs 3 --out out --json")
+    assert answer.code == 0, answer.err
+    expected: dict[tuple[str, float], int] = {}
+    for number, cell in enumerate(cells):  # the first cell of each has the lowest error
+        epsilon = budgets[number] * (0.5 if number in seen else 1.0)
+        expected.setdefault((cell.run.schedule.name, epsilon), number)
+    rows = answer.data["rows"]
+    assert [(row["schedule"], row["epsilon"]) for row in rows] == list(expected)
+    assert len(rows) == 4 * 6
+    assert [row["test_error"] for row in rows] == pytest.approx([0.1 + 0.01 * each for each in expected.values()])
+    given = [cells[each].changes for each in expected.values()]
+    assert [row["rate"] for row in rows] == [changes.get("learning.rate") for changes in given]
+    assert [row["steps"] for row in rows] == [changes.get("schedule.steps") for changes in given]
+    assert set(sweep.figure["names"].values()) <= set(words_in(tmp_path / "out" / "rivals.svg"))
+    lines = table(tmp_path / "out" / "rivals.csv")
+    assert {(line["schedule.name"], float(line["epsilon"])) for line in lines} == set(expected)
+    assert max(map(len, skipring("paper beyond rivals --runs 3 --out out").out.splitlines())) <= 80
 
 
 def test_a_table_for_people_fits_their_window(

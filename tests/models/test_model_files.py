@@ -113,6 +113,52 @@ def test_another_format_is_refused(path: Path) -> None:
         load_model(path)
 
 
+@pytest.mark.parametrize("section", ["model", "inputs"])
+def test_a_section_that_is_missing_is_named(path: Path, section: str) -> None:
+    rewritten(path, lambda about: about.pop(section))
+    with pytest.raises(InvalidInput, match=f"{section} = missing"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("section", "says", "said"),
+    [
+        ("inputs", {"columns": 0}, "inputs.columns = 0: must be a number of columns"),
+        ("inputs", {"names": ["a"]}, "inputs.names = 1: must be 2 names"),
+        ("column", {}, "column = dict: must be a list of columns"),
+    ],
+)
+def test_inputs_that_go_with_no_rows_are_refused(path: Path, section: str, says: dict[str, Any], said: str) -> None:
+    def change(about: dict[str, Any]) -> None:
+        about[section] = (about[section] or {}) | says
+
+    with pytest.raises(InvalidInput, match=said):
+        load_model(rewritten(path, change))
+
+
+def test_a_schema_of_other_columns_is_refused(path: Path) -> None:
+    columns = [{"name": "y", "label": True, "categories": ["no", "yes"]}, {"name": "a", "range": [0.0, 1.0]}]
+    with pytest.raises(InvalidInput, match="the schema has other columns or classes"):
+        load_model(rewritten(path, lambda about: about.update(column=columns)))
+
+
+def test_a_model_without_parameters_is_refused_whatever_its_encoder(path: Path) -> None:
+    rewritten(path, lambda about: about["inputs"].update(features="scattering"))
+    np.savez(path, **arrays_of(path) | {"parameters": np.zeros(0)})
+    with pytest.raises(InvalidInput, match="parameters = 0: must be as many"):
+        load_model(path)
+
+
+def test_an_array_that_is_longer_than_it_says_is_refused(path: Path) -> None:
+    with zipfile.ZipFile(path) as file:
+        entries = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in entries.items():
+            file.writestr(name, content + b"x" * (name == "parameters.npy"))
+    with pytest.raises(InvalidInput, match="is longer than it says"):
+        load_model(path)
+
+
 def test_a_constant_has_a_share_between_nothing_and_all(path: Path) -> None:
     rewritten(path, lambda about: about["inputs"].update(intercept_share=1.0))
     with pytest.raises(InvalidInput, match=r"inputs.intercept_share = 1.0: must be above 0 and below 1"):
@@ -133,6 +179,7 @@ def test_a_constant_has_a_share_between_nothing_and_all(path: Path) -> None:
         ("about", np.array("[]"), "must be an object"),
         ("classes", np.array("no"), "must be a list of names or numbers"),
         ("about", np.zeros(3), "must be one text"),
+        ("fixed", np.zeros(3), "must be bytes, one after another"),
     ],
 )
 def test_parts_that_do_not_go_together_are_refused(path: Path, name: str, array: Any, said: str) -> None:

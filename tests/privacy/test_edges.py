@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.privacy import Composition, OwnTranscript, PaperBound, WorstPair, forecast, planned_run
+from skipring.privacy import (
+    Composition,
+    Lap,
+    LapsTranscript,
+    OwnTranscript,
+    PaperBound,
+    WorstPair,
+    calibrate,
+    forecast,
+    planned_run,
+)
 from skipring.privacy._walk import _gap_law, _HopKinds
 from skipring.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu
 from skipring.privacy.leakage import BinomialLeakage, IndependentLeakage
@@ -48,6 +58,41 @@ def exact(offered: list[int], step: float, noise: float, factor: float) -> float
                 stack[-1][0] += s
                 stack[-1][1] += v
         return float(mpmath.sqrt(sum(s * s / v for s, v in stack)))
+
+
+LAP = Lap(participants=2, sensitivity=1.0, share=1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameter"),
+    [
+        ({"took_part": [[1, 1, 0], [1, 1, 0]]}, "took_part"),
+        ({"took_part": [1, 1, 0]}, "took_part"),
+        ({"took_part": [[1, 1, 1]]}, "took_part"),
+        ({"numbers": [-1]}, "numbers"),
+        ({"numbers": [0, 1]}, "numbers"),
+        ({"parts": [1, 0, 1]}, "parts"),
+        ({"protects": "family"}, "protects"),
+        ({"protects": "node", "parts": 2}, "parts"),
+    ],
+)
+def test_laps_that_cannot_have_happened_are_refused(changes: dict[str, Any], parameter: str) -> None:
+    fine: dict[str, Any] = {"nodes": 3, "opened": [LAP], "took_part": [[1, 1, 0]], "withstood": 1}
+    LapsTranscript(**fine)
+    with pytest.raises(InvalidInput) as refusal:
+        LapsTranscript(**(fine | changes))
+    assert refusal.value.parameter == parameter
+
+
+def test_a_sum_on_a_grid_has_coordinates() -> None:
+    with pytest.raises(InvalidInput, match="coordinates"):
+        Lap(participants=2, sensitivity=1.0, share=1.0, grid=1e-6)
+
+
+def test_a_budget_that_needs_no_noise_is_refused() -> None:
+    run = planned_run(schedule="ring", nodes=10, steps=10, skip=0.3, noise_multiplier=1.0)
+    with pytest.raises(InvalidInput, match="next to no noise"):
+        calibrate(forecast(run).with_noise, epsilon=1e12, delta=1e-6)
 
 
 # With expanding maps the weighted noise grows without end; that must not make an update look free.

@@ -400,6 +400,7 @@ def test_wild_step_sizes_stay_finite() -> None:
         ({"step_sizes": [1.0, 0.0]}, "step_sizes"),
         ({"step_sizes": [1.0]}, "step_sizes"),
         ({"nodes": 4}, "graphs"),
+        ({"graphs": []}, "graphs"),
     ],
 )
 def test_wrong_values_are_refused(changes: dict[str, Any], parameter: str) -> None:
@@ -534,7 +535,18 @@ def test_federated_averages_against_the_exact_gaussian(looks: str) -> None:
     assert stated <= federated_mu(int(present[:, 0].sum()), 5.0)
 
 
+@pytest.mark.parametrize("points", [[], [[1]], [1.0], [0], [3]])
+def test_a_curve_has_points_at_phases_of_the_run(points: Any) -> None:
+    pair = np.array([0, 1, 2], dtype=np.int64), np.array([1, 0], dtype=np.int32)
+    run = GossipRun(graphs=[pair] * 2, nodes=2, rounds=1, noise_multiplier=1.0)
+    with pytest.raises(InvalidInput, match="points"):
+        gossip_mu_curve(run, observer=0, targets=[1], points=points)
+
+
 def test_federated_refuses_what_cannot_have_happened() -> None:
+    for participants in ([3.0], [-1], [[3]]):
+        with pytest.raises(InvalidInput, match="participants"):
+            federated_node_mu(participants, [False], noise_multiplier=1.0)
     with pytest.raises(InvalidInput, match="participants"):
         federated_node_mu([0], [True], noise_multiplier=1.0)
     with pytest.raises(InvalidInput, match="target_present"):

@@ -347,6 +347,29 @@ def test_more_who_are_sure_hide_more() -> None:
     assert values == sorted(values, reverse=True)
 
 
+@pytest.mark.parametrize(
+    ("changes", "parameter"),
+    [
+        ({"timeout": 0.0}, "timeout"),
+        ({"timeout": math.inf, "lost_link": 0.1}, "timeout"),
+        ({"ready": "fresh"}, "ready"),
+        ({"share": 0.0}, "share"),
+        ({"share": 1.1}, "share"),
+        ({"hop_latency": -1.0}, "hop_latency"),
+    ],
+)
+def test_what_no_node_remembers_is_refused(changes: dict[str, Any], parameter: str) -> None:
+    fine: dict[str, Any] = {"delay": Exponential(1.0), "timeout": 0.3, "ready": "kept", "hop_latency": 0.05}
+    with pytest.raises(InvalidInput) as refusal:
+        Remembering(**(fine | changes))
+    assert refusal.value.parameter == parameter
+
+
+def test_all_update_where_all_are_waited_for() -> None:
+    late = Remembering(delay=Exponential(1.0), timeout=math.inf, ready="kept", hop_latency=0.05)
+    assert sure_others(late, nodes=10, rounds=5, failure=0.1) == 8
+
+
 def test_nobody_is_sure_who_is_ready_just_in_time() -> None:
     """A clock rounds: (0.2 + 0.1) - 0.2 is more than 0.1."""
     for timeout, sure in ((0.1, 0), (0.1001, 8)):

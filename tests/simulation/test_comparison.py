@@ -147,6 +147,21 @@ def test_a_value_that_the_last_cannot_use_is_found_first(tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("said", ["{", "[]", '{"alternatives": 1}'])
+def test_a_damaged_mark_of_a_comparison_is_named(tmp_path: Path, said: str) -> None:
+    (tmp_path / "comparison.json").write_text(said)
+    with pytest.raises(InvalidInput, match=r"comparison\.json: is damaged"):
+        compare_runs(alternatives(None, timeouts=[0.04], changes=QUICK), out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["comparison.json"]
+
+
+def test_nothing_cannot_be_compared() -> None:
+    with pytest.raises(InvalidInput, match="timeouts"):
+        alternatives(None, timeouts=[])
+    with pytest.raises(InvalidInput, match="alternatives"):
+        compare_runs([])
+
+
 def test_a_stop_is_heard() -> None:
     stop = threading.Event()
     stop.set()

@@ -61,7 +61,7 @@ def laps_rows(run: PlannedLaps) -> list[tuple[str, object]]:
     among, noise = run.among, run.noise_multiplier
     least, most = (max(noise / math.sqrt(p - run.withstood), run.floor) for p in (run.nodes, among.needed))
     return [
-        ("laps", f"{run.laps}, of at least {among.needed} of {run.nodes} nodes"),
+        (among.name, f"{run.laps}, of at least {among.needed} of {run.nodes} nodes"),
         ("noise of a sum, all nodes", f"{run.noise_beside_a_server:.3g} times that of a trusted server"),
         ("noise of one node's share", f"{least:.3g} to {most:.3g} times what one {run.protects} contributes"),
     ]

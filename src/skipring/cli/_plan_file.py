@@ -59,17 +59,14 @@ def _walk_file(plans: Plans, law: str) -> str:
 
 
 def _laps_file(plan: LapsPlan, law: str) -> str:
+    from ..runs import LapsSection  # loaded when the command runs
+
     budget, among = plan.budget, plan.budget.among
     sections: dict[str, dict[str, Any]] = {
         "data": {"nodes": among.nodes, "rows_per_person": budget.rows_per_person},
         "schedule": {"name": among.name},
-        "laps": {
-            "laps": budget.laps,
-            "coalition": among.withstood,
-            "least_nodes": among.needed,
-            "deadline": plan.deadline.deadline,
-            "floor": budget.floor,
-        },
+        among.name: {key: value for key, value in plan.run.keywords.items() if key in LapsSection.model_fields}
+        | {"deadline": plan.deadline.deadline},
         "delay": {"law": law, "hop_latency": budget.hop_latency},
         "privacy": {"protects": budget.protects, "epsilon": budget.epsilon, "delta": budget.delta},
     }

@@ -16,13 +16,14 @@ from ._work import counted_runs
 from .paper import files_of, simulate_sweep, tell_figure, tell_files
 
 if TYPE_CHECKING:
+    from ..experiments import EmpiricalCurve, Sweep, SweepOutcome
     from ..report import Findings
     from ..simulation import RunSummary
 
 
 def beyond(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="skew, stragglers, traces, nodes, order, laps or images.")
+        str, typer.Argument(metavar="NAME", help="skew, stragglers, traces, nodes, order, laps, rivals or images.")
     ],
     quick: Annotated[bool, typer.Option("--quick", help="A few runs, for a look.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the PNG, SVG and CSV files.")] = Path("paper-figures"),
@@ -43,8 +44,9 @@ def beyond(
     Skew: classes dealt unevenly to nodes. Stragglers: slow nodes that hold one class, and what helps against the bias.
     Traces: phones, a GPU cluster and wide-area links as they were measured. Nodes: how many nodes private learning
     needs. Order: the noise that keeps a budget for every pair of nodes, by schedule. Laps: real tables with sites, four
-    hospitals among them, each record protected; laps, the walk, alone, and in one place. Images: MNIST and CIFAR-10
-    with each record protected (a GPU takes 15 minutes, two cores many hours).
+    hospitals among them, each record protected; laps, the walk, alone, and in one place. Rivals: laps beside the token,
+    gossip and a server. Images: MNIST and CIFAR-10 with each record protected (a GPU takes 15 minutes, two cores many
+    hours).
     """
     from ..experiments import BEYOND  # loaded when the command runs
 
@@ -70,13 +72,15 @@ def beyond(
 
 def _sweep(name: str, base: Path, changes: list[str], *, quick: bool, cells: Path, as_json: bool) -> None:
     """Draw what comes of a grid of simulations, of which finished ones are kept."""
-    from ..experiments import paper_sweep, sweep_curves, with_fedau
+    from ..experiments import best_by_epsilon, paper_sweep, sweep_curves, with_fedau
     from ..report import write_empirical_csv
 
     sweep = paper_sweep(name, quick=quick, changes=changes)
     outcome = simulate_sweep(sweep, cells)
     if "fedau" in sweep.figure:
         sweep, outcome = with_fedau(sweep, outcome)
+    if "names" in sweep.figure:
+        sweep = best_by_epsilon(sweep, outcome)
     files = files_of(base)
     found = _DRAW[name](sweep, outcome, files[:2])
     write_empirical_csv(sweep_curves(sweep, outcome), files[2])
@@ -87,7 +91,7 @@ def _error(summary: RunSummary) -> dict[str, Any]:
     return {"test_error": summary.test_error.mean, "test_error_std": summary.test_error.std}
 
 
-def _skew(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
+def _skew(sweep: Sweep, outcome: SweepOutcome, files: list[Path]) -> list[dict[str, Any]]:
     from ..experiments import by_alpha
     from ..report import draw_series
 
@@ -110,7 +114,7 @@ def _skew(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
     ]
 
 
-def _stragglers(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
+def _stragglers(sweep: Sweep, outcome: SweepOutcome, files: list[Path]) -> list[dict[str, Any]]:
     from ..experiments import straggler_names, sweep_curves, updates_of_quarters
     from ..report import draw_lines
 
@@ -132,7 +136,7 @@ def _stragglers(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, A
     return rows
 
 
-def _nodes(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
+def _nodes(sweep: Sweep, outcome: SweepOutcome, files: list[Path]) -> list[dict[str, Any]]:
     from ..experiments import best_by_nodes
     from ..report import draw_series
 
@@ -158,7 +162,24 @@ def _nodes(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
     ]
 
 
-_DRAW = {"skew": _skew, "stragglers": _stragglers, "nodes": _nodes}
+def _rivals(sweep: Sweep, outcome: SweepOutcome, files: list[Path]) -> list[dict[str, Any]]:
+    from ..experiments import sweep_curves
+    from ..report import draw_budgets
+
+    curves: dict[str, list[EmpiricalCurve]] = {}
+    for curve in sweep_curves(sweep, outcome):
+        curves.setdefault(sweep.figure["names"][curve.values["schedule.name"]], []).append(curve)
+    draw_budgets(curves, files[:2], title=sweep.title, shown=float(sweep.figure["epsilon"]))
+    return [
+        {"schedule": cell.run.schedule.name, "epsilon": cell.changes["epsilon"]}
+        | {key: cell.changes.get(f"{section}.{key}") for section, key in (("schedule", "steps"), ("learning", "rate"))}
+        | {"latency": outcome.results[cell.key].summary().latency.mean}
+        | _error(outcome.results[cell.key].summary())
+        for cell in sweep.cells
+    ]
+
+
+_DRAW = {"skew": _skew, "stragglers": _stragglers, "nodes": _nodes, "rivals": _rivals}
 
 
 def _study(name: str, quick: bool, runs: int | None, folder: Path | None) -> Findings:

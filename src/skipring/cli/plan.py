@@ -149,12 +149,12 @@ def _facts(asked: Asked, found: Found) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "chosen": found.chosen,
         "verdict": found.verdict,
-        "laps": None,
+        options.LAPS: None,
         "walk": None,
         "why_not": found.why_not,
     }
     if (laps := found.laps) is not None:
-        facts["laps"] = {
+        facts[options.LAPS] = {
             **to_json(promise_of_laps(laps)),
             **laps.run.keywords,
             "deadline": to_json(laps.deadline),

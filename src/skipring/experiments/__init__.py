@@ -15,6 +15,7 @@ from .theory import theory_tables as theory_tables
 
 if TYPE_CHECKING:
     from .beyond import BEYOND as BEYOND
+    from .beyond import best_by_epsilon as best_by_epsilon
     from .beyond import best_by_nodes as best_by_nodes
     from .beyond import by_alpha as by_alpha
     from .beyond import straggler_names as straggler_names

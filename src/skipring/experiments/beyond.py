@@ -6,6 +6,7 @@ Real tables, images, traces and orders have files of their own: `laps`, `images`
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ..simulation import Result, RunSummary
 from .runner import SweepOutcome
 from .sweep import Cell, Sweep
 
-BEYOND = ("skew", "stragglers", "traces", "nodes", "order", Laps.name, "images")
+BEYOND = ("skew", "stragglers", "traces", "nodes", "order", Laps.name, "rivals", "images")
 #: Name -> (x, mean, standard deviation).
 Series = dict[str, tuple[list[float], list[float], list[float]]]
 
@@ -57,6 +58,22 @@ def best_by_nodes(sweep: Sweep, outcome: SweepOutcome) -> tuple[Series, dict[int
     counts = sorted(best)
     line = ([float(n) for n in counts], [best[n][0] for n in counts], [best[n][1] for n in counts])
     return {"best of the grid": line}, {n: best[n][2] for n in counts}
+
+
+def best_by_epsilon(sweep: Sweep, outcome: SweepOutcome) -> Sweep:
+    """Return the sweep with one cell for each schedule and epsilon: that with the lowest final error by test rows.
+
+    Its `epsilon` is what is promised, or that in the recorded run where one was recorded.
+    """
+    best: dict[tuple[str, float], tuple[float, Cell]] = {}
+    for cell, result, summary in _ends(sweep, outcome):
+        seen = result.privacy.in_this_run
+        epsilon = result.privacy.epsilon if seen is None else seen.worst
+        assert epsilon is not None
+        place = cell.run.schedule.name, float(f"{epsilon:.4g}")  # noise is found up to roundings
+        if place not in best or summary.test_error.mean < best[place][0]:
+            best[place] = summary.test_error.mean, replace(cell, changes={"epsilon": place[1], **cell.changes})
+    return replace(sweep, cells=tuple(cell for _, cell in best.values()))
 
 
 def updates_of_quarters(result: Result) -> tuple[float, float]:

@@ -120,7 +120,7 @@ def require_range(rows: int, bound: float, share: float, grid: float, nodes: int
     Each node has at most `rows` rows, none of which adds more than `bound`, and its share of noise.
     """
     if not share / grid <= MOST_STEPS:
-        reason = f"so much noise ({share:.3g} for each node) is too coarse for sums in steps of {grid:.3g}"
+        reason = f"so much noise ({share:.3g} for each node) needs steps above {grid:.3g}; a larger epsilon needs less"
         raise InvalidInput.because("noise_multiplier", f"{share / grid:.3g} grid steps", reason)
     if not nodes * (rows * bound + 19.0 * share) / grid < 2.0**63:
         given = f"{nodes} nodes of {rows} rows with noise {share:g} on a grid of {grid:g}"

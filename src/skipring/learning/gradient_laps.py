@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import Doubles, Floats
-from ..errors import InvalidInput, require_integer
+from ..errors import InvalidInput
 from ..privacy import FINEST
 from .exact_sums import Whole, gradient_grid
 from .lap_steps import USUAL, LapRule, LapState, LapSum, LinearLaps, clipped_sum
@@ -71,7 +71,6 @@ class GradientLaps:
     ) -> None:
         if not mu > 0.0:
             raise InvalidInput("mu", mu, "above 0, or infinity for no noise")
-        require_integer("laps", laps, 1)
         self.model, self.mu, self.laps = model, float(mu), laps
         self.weights = (1.0 / laps,) * laps
         if isinstance(model, NeuralModel):

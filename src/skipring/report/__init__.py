@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
+    from .curves import draw_budgets as draw_budgets
     from .curves import draw_law_panels as draw_law_panels
     from .curves import draw_lines as draw_lines
     from .curves import draw_rivals as draw_rivals

@@ -144,13 +144,40 @@ def draw_lines(curves: Mapping[str, EmpiricalCurve], paths: Sequence[Path], *, t
     """Draw test error against latency, on a logarithmic axis, for curves that are told apart by name."""
     with figure_in(paths, 8.6, 5.0) as figure:
         axes = figure.add_subplot()
-        for number, (label, curve) in enumerate(curves.items()):
-            axes.plot(curve.latency[1:], curve.error[1:], **look(number) | {"marker": ""})
-            last = slice(-1, None)
-            axes.errorbar(curve.latency[last], curve.error[last], curve.error_std[last], label=label, **look(number))
-        axes.set(title=title, xlabel="average latency", ylabel="error rate on the test set", xscale="log")
+        _lines(axes, curves)
+        axes.set(title=title, ylabel="error rate on the test set")
         axes.set_ylim(bottom=0.0)
         figure.legend(loc="outside lower center", ncols=2)
+
+
+def _lines(axes: Axes, curves: Mapping[str, EmpiricalCurve]) -> None:
+    for number, (label, curve) in enumerate(curves.items()):
+        axes.plot(curve.latency[1:], curve.error[1:], **look(number) | {"marker": ""})
+        last = slice(-1, None)
+        axes.errorbar(curve.latency[last], curve.error[last], curve.error_std[last], label=label, **look(number))
+    axes.set(xlabel="average latency", xscale="log")
+
+
+def draw_budgets(
+    curves: Mapping[str, Sequence[EmpiricalCurve]], paths: Sequence[Path], *, title: str, shown: float
+) -> None:
+    """Draw test error against latency at about one epsilon, and its end against the epsilon of each curve."""
+    epsilons = {name: [float(curve.values["epsilon"]) for curve in mine] for name, mine in curves.items()}
+    near = {name: int(np.argmin(np.abs(np.log(np.array(mine) / shown)))) for name, mine in epsilons.items()}
+    with figure_in(paths, 10.0, 4.8) as figure:
+        left, right = figure.subplots(1, 2, sharey=True)
+        _lines(left, {name: curves[name][place] for name, place in near.items()})
+        for number, (name, mine) in enumerate(curves.items()):
+            ends, spread = [curve.error[-1] for curve in mine], [curve.error_std[-1] for curve in mine]
+            right.errorbar(epsilons[name], ends, spread, elinewidth=0.8, **look(number))
+        left.set(title=f"on the way, at epsilon {shown:g}", ylabel="error rate on the test set", yscale="log")
+        right.set(title="at the end", xlabel="epsilon", xscale="log")
+        ticks = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+        for axis, some in (left.yaxis, ticks[:4]), (right.xaxis, ticks):
+            axis.set_ticks(some, [f"{tick:g}" for tick in some])
+            axis.set_ticks([], minor=True)
+        figure.suptitle(f"{title}; bars: one standard deviation over runs", fontsize=10)
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 
 def draw_series(

@@ -95,7 +95,7 @@ def _epsilon(epsilon: float | None) -> str:
 
 def _each_table(rows: Sequence[LapsRow], epsilon: float) -> Table:
     """Return a line for each table: log losses at one epsilon, and what laps lose."""
-    heads = ("sites", "N mu/d", "guess", "alone", "walk", "laps", "in one\nplace", "lost", "at\nmost")
+    heads = ("sites", "N mu/d", "guess", "alone", "walk", Laps.name, "in one\nplace", "lost", "at\nmost")
     table = plain_table(f"log loss at\nepsilon {epsilon:g}", right=heads)
     for name in dict.fromkeys(row.table for row in rows):
         mine = {row.who: row for row in rows if row.table == name and row.epsilon in (None, epsilon)}

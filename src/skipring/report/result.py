@@ -5,6 +5,7 @@ from __future__ import annotations
 from .._numbers import number, upper
 from ..learning import FIRST_ROWS_ONLY
 from ..privacy import Guarantee, PrivacyReport, said
+from ..schedules import Laps
 from ..simulation import ResolvedFacts, Result, Spread
 
 
@@ -41,7 +42,7 @@ def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
         notes.append(
             "What is promised counts a node's own releases; in this run: on the first run's graphs, no final model."
         )
-    elif privacy.learns_by == "laps":
+    elif privacy.learns_by == Laps.name:
         notes.append(
             f"It is promised against {privacy.promised.against} (laps.coalition), with all that is sent and each model"
             " in sight; who is late changes nothing. An outsider sees the same, but knows none of the noise, and"
@@ -49,7 +50,7 @@ def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
         )
         if result.resolved.nodes == 2:
             notes.append("Two nodes hide nothing for each other: each lap is a release of each node's own.")
-    if privacy.not_amplified_because is not None and privacy.learns_by != "laps":
+    if privacy.not_amplified_because is not None and privacy.learns_by != Laps.name:
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
     notes += [] if unsaid is None else [said(unsaid)]
     if privacy.promised.protects != "node" and privacy.every < (resolved.parts or 1):
@@ -65,7 +66,7 @@ def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
         notes.append(f"{resolved.labels_clipped} labels were clipped to model.label_bound.")
     if privacy.averaged:
         notes.append(said(privacy.averaged))
-    elif privacy.in_this_run is not None and privacy.learns_by != "laps":
+    elif privacy.in_this_run is not None and privacy.learns_by != Laps.name:
         notes.append("What is promised counts every way to take part by its chance; one that happened may be above it.")
     return notes
 
@@ -97,7 +98,7 @@ def privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
     if privacy.averaged and found is not None:  # what holds for every pair comes first
         rows.append(("epsilon, in this run, every pair", upper(found.worst)))
     whose = ", average" if privacy.averaged else ", every pair" if privacy.holds_for_every_pair else ""
-    whose = f", {promised.against}" if privacy.learns_by == "laps" else whose
+    whose = f", {promised.against}" if privacy.learns_by == Laps.name else whose
     rows.append((f"epsilon, promised{whose}", _epsilon_or_why(promised)))
     rows += promised.further_rows()
     if privacy.paper is not None:
@@ -107,7 +108,7 @@ def privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
         return rows
     if privacy.learns_by == "server":
         names = ("busiest node, server", "99 % node, server", "median node, server")
-    elif privacy.learns_by == "laps":
+    elif privacy.learns_by == Laps.name:
         names = ("worst node", "99 % node", "median node")
     else:
         sampled = "" if found.pairs is None else f" of {found.pairs}"

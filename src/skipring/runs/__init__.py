@@ -49,6 +49,7 @@ from .runfile import toml_value as toml_value
 from .runfile import with_changes as with_changes
 from .sections import FLOOR as FLOOR
 from .sections import USUAL_LAW as USUAL_LAW
+from .sections import LapsSection as LapsSection
 from .sections import Late as Late
 from .sections import Ready as Ready
 from .sections import SimulationSection as SimulationSection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Laps(Rival):
     (5, 12)
     """
 
-    name: ClassVar[str] = "laps"
+    name: ClassVar[Literal["laps"]] = "laps"
     leaves_late_out: ClassVar[bool] = True
     against: ClassVar[str] = "Laps: against a coalition."
     #: Round trips of a lap: who is ready and who takes part, what each adds, and the masks.

@@ -96,5 +96,5 @@ def privacy_of_laps(setup: Setup, report: PrivacyReport, recorded: RunOutput | N
         paper=nothing_promised(run.protects, delta, "the paper has no laps", method="paper"),
         in_this_run=in_this_run,
         not_amplified_because=None,  # the shares of others hide a unit, whatever the model
-        learns_by="laps",
+        learns_by=Laps.name,
     )
