@@ -160,13 +160,8 @@ def _bundled(name: str) -> Dataset:
     digits = name == "digits"
     data = datasets.load_digits() if digits else datasets.load_breast_cancer()
     features = data.data / 16.0 if digits else data.data
-    ranges = _pixels(features) if digits else _of_consortium(name)
+    ranges = np.repeat([[0.0], [1.0]], features.shape[1], axis=1) if digits else _of_consortium(name)
     return Dataset(name, features, data.target, _names(data.target_names), _names(data.feature_names), ranges=ranges)
-
-
-def _pixels(images: NDArray[Any]) -> Doubles:
-    """Return the ranges of images: every pixel is from black to white."""
-    return np.repeat([[0.0], [1.0]], images.shape[1], axis=1)
 
 
 def _of_consortium(name: str) -> Doubles:
@@ -212,6 +207,8 @@ def _houses(name: str) -> Dataset:
         data = _from_openml(name, "houses.npz", data_id=823)
         features, feature_names = np.asarray(data.data, dtype=np.float64), _names(data.feature_names)
         west = np.asarray(data.target, str) == "P"
+    if unknown := [each for each in feature_names if each not in _DISTRICTS]:
+        raise InvalidInput.because("name", name, f"the table that was found has another column, {unknown[0]}")
     ranges = np.array([_DISTRICTS[each] for each in feature_names], np.float64).T
     if name == "houses-openml":
         return Dataset(name, features, west, ("N", "P"), feature_names, ranges=ranges)
@@ -245,8 +242,7 @@ def _images(name: str) -> Dataset:
     features = images.reshape(len(labels), -1) / 255.0
     pixels = [f"pixel_{row}_{column}{colour}" for row in range(side) for column in range(side) for colour in colours]
     test_rows = np.arange(len(labels)) >= len(labels) - tests
-    names, ranges = tuple(classes.split()), _pixels(features)
-    return Dataset(name, features, labels.astype(np.int64), names, tuple(pixels), test_rows=test_rows, ranges=ranges)
+    return Dataset(name, features, labels.astype(np.int64), tuple(classes.split()), tuple(pixels), test_rows=test_rows)
 
 
 def _with_colours_last(planes: NDArray[np.uint8], labels: Ints) -> NDArray[np.uint8]:
