@@ -9,8 +9,8 @@ from .runfile import RunFile
 
 #: Said of laps on a file or array whose features nobody has put on one scale.
 _UNSCALED = (
-    "features are not standardised, so that laps read nothing off all rows: those with large numbers count most; give "
-    "a schema with their ranges (skipring schema drafts one), or say data.standardise = true, which no epsilon covers"
+    "features are not standardised, which would read all rows: give a schema with their ranges (skipring schema drafts "
+    "one), or say data.standardise = true, which no epsilon covers"
 )
 
 
