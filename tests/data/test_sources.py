@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -144,7 +145,7 @@ def test_cifar10_from_openml_is_refused_unless_its_test_rows_are_the_published_o
 def test_houses_from_openml_are_those_of_the_file(
     openml: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    features = np.array([[3.0, 1.0], [2.0, 5.0], [1.0, 4.0]])
+    features = np.array([[3e5, 1.0], [2e5, 5.0], [1e5, 4.0]])
     names = ["median_house_value", "latitude"]
     openml.answer = SimpleNamespace(data=features, target=np.array(["P", "N", "P"], object), feature_names=names)
     downloaded = [load_dataset(name) for name in ("houses-openml", "houses-price")]
@@ -158,7 +159,33 @@ def test_houses_from_openml_are_those_of_the_file(
         np.testing.assert_array_equal(one.features, other.features)
         np.testing.assert_array_equal(one.labels, other.labels)
         assert (one.classes, one.feature_names) == (other.classes, other.feature_names)
-    assert [dataset.labels.tolist() for dataset in stored] == [[1, 0, 1], [1, 0, 0]]
+        assert one.ranges is not None
+        assert other.ranges is not None
+        assert one.ranges.tolist() == other.ranges.tolist()
+    assert [dataset.labels.tolist() for dataset in stored] == [[1, 0, 1], [1, 1, 0]]
+    assert stored[1].ranges is not None
+    assert stored[1].ranges.tolist() == [[32.5], [42.0]]
+    arrays["openml823_feature_names"] = np.array([*names[:1], "longitude"])
+    np.savez(tmp_path / "houses.npz", **arrays)
+    with pytest.raises(InvalidInput, match=r"name = houses-openml: .* another column, longitude"):
+        load_dataset("houses-openml")
+
+
+def test_ranges_are_those_of_the_columns_they_stand_beside() -> None:
+    cancer = load_dataset("breast-cancer")
+    assert cancer.ranges is not None
+    said = dict(zip(cancer.feature_names, cancer.ranges.T.tolist(), strict=True))
+    assert (said["mean radius"], said["worst fractal dimension"]) == ([5.0, 30.0], [0.05, 0.2])
+    low, high = cancer.ranges
+    for column, name in enumerate(cancer.feature_names):  # not a value in a hundred lies outside
+        values = cancer.features[:, column]
+        assert np.mean((low[column] <= values) & (values <= high[column])) > 0.98, name
+    digits = load_dataset("digits")
+    assert digits.ranges is not None
+    assert [each.tolist() for each in digits.ranges] == [[0.0] * 64, [1.0] * 64]
+    for ranges in (cancer.ranges[:, :29], cancer.ranges[::-1]):
+        with pytest.raises(InvalidInput, match="ranges = an array of shape"):
+            dataclasses.replace(cancer, ranges=ranges)
 
 
 def test_mnist_from_openml_ends_with_the_test_part(openml: SimpleNamespace) -> None:

@@ -111,7 +111,7 @@ def test_a_row_of_figure_4_has_the_papers_parameters(row: int) -> None:
         assert run.learning.gradient_bound is None  # as in the paper: networks are not clipped
         assert run.model.name == ("cnn" if row >= 3 else None)
         assert run.data.test_share == 0.2
-        assert run.data.standardise
+        assert run.standardises == (row < 3)
         assert run.data.unit_rows
 
 

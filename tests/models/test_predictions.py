@@ -87,6 +87,16 @@ def test_predictions_are_those_that_the_simulator_tested(tmp_path: Path, data: s
     assert loaded.facts.guarantee.epsilon == result.privacy.epsilon
 
 
+def test_a_model_of_laps_scales_new_rows_by_published_ranges(tmp_path: Path) -> None:
+    run, result, loaded = trained(tmp_path, {"data": {"nodes": 10}, "schedule": {"name": "laps"}})
+    rows, test = held_out(run)
+    said = loaded.predict(rows.features[test])
+    assert np.mean(said != np.array(rows.classes)[rows.labels[test]]) == pytest.approx(result.test_error[1, -1])
+    assert loaded.inputs.scaling is not None
+    assert rows.ranges is not None
+    np.testing.assert_array_equal(loaded.inputs.scaling.centre, rows.ranges.mean(axis=0))
+
+
 @pytest.mark.parametrize("features", ["none", "random-fourier:64"])
 def test_rows_of_a_schema_are_read_by_name(tmp_path: Path, features: str) -> None:
     frame = table()

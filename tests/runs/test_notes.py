@@ -6,14 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from skipring.data import DATASETS
 from skipring.learning import Protection
 from skipring.network.setup import agreed_run, notes_on
 from skipring.runs import not_covered, parse_run, rows_notes, turns_per_node
 from skipring.simulation import Result, simulate
 
 Command = Callable[[str], Any]
+OWN = {"path": "own.csv", "label": "ill"}
+WALK = {"name": "random-ring"}
 QUICK = "--set simulation.runs=2 --set simulation.record_path=false"
 QUICK += " --set schedule.name=random-ring --set schedule.steps=226"
 
@@ -118,13 +122,39 @@ def test_a_shared_data_set_is_not_covered_and_files_of_ones_own_are() -> None:
 
 
 def test_networks_say_what_is_not_covered() -> None:
-    assert not_covered(parse_run({"model": {"name": "mine:net"}})) == (
+    assert not_covered(parse_run({"data": OWN, "model": {"name": "mine:net"}})) == (
         "features are standardised by the mean and deviation of all nodes' rows (data.standardise), and classes are "
         "read off all nodes' labels (model.classes), which no epsilon covers"
     )
     for name in ("cnn", "small-cnn"):  # which take pixels as they are
-        found = not_covered(parse_run({"model": {"name": name}}))
+        found = not_covered(parse_run({"data": OWN, "model": {"name": name}}))
         assert found == "classes are read off all nodes' labels (model.classes), which no epsilon covers"
+
+
+@pytest.mark.parametrize("name", [*DATASETS, "consortium:radon"])
+def test_laps_on_a_published_data_set_read_nothing_off_all_rows(name: str) -> None:
+    assert not_covered(parse_run({"data": {"name": name}})) is None
+    for changes in ({"data": {"name": name, "standardise": True}}, {"data": {"name": name}, "schedule": WALK}):
+        assert not_covered(parse_run(changes)) == (
+            "features are standardised by the mean and deviation of all nodes' rows (data.standardise), which no "
+            "epsilon covers"
+        )
+
+
+def test_laps_on_rows_of_ones_own_say_what_their_scales_are() -> None:
+    rows = np.random.default_rng(1).normal(size=(60, 2)) * [1.0, 1000.0]
+    quick: dict[str, Any] = {"privacy": {"noise_multiplier": 8.0, "delta": 1e-3}, "simulation": {"runs": 1}}
+    for data, unscaled, read in (
+        ({}, True, "classes are read off"),
+        ({"standardise": False}, False, "classes are read off"),
+        ({"standardise": True}, False, "features are standardised by"),
+    ):
+        found = simulate(quick | {"data": {"nodes": 5} | data}, rows, rows[:, 0] > 0.0)
+        assert any("give a schema with their ranges" in note for note in found.resolved.notes) == unscaled
+        assert (found.privacy.promised.not_covered or "").startswith(read)
+    cancer = simulate(quick | {"data": {"nodes": 5}})
+    assert not any("schema" in note for note in cancer.resolved.notes)
+    assert (cancer.privacy.promised.not_covered or "").startswith("no epsilon covers the test errors")
 
 
 @pytest.mark.parametrize("split", ["dirichlet", "dirichlet-even", "shards", "iid", "power-law"])

@@ -38,6 +38,7 @@ from .schema_tables import rows_of_file as rows_of_file
 from .schema_tables import rows_of_frame as rows_of_frame
 from .sources import DATASETS as DATASETS
 from .sources import Dataset as Dataset
+from .sources import is_published as is_published
 from .sources import load_dataset as load_dataset
 from .sources import not_a_table as not_a_table
 from .sources import require_two_kinds as require_two_kinds

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Floats, Ints, to_unit_norm
+from .._arrays import Doubles, Floats, Ints, to_unit_norm
 from ..errors import InvalidInput, require_open_unit
 from .features import Encoder, encoded
 from .sources import Dataset, first_not_finite
@@ -52,6 +52,8 @@ class Recipe:
     intercept, intercept_share : whether a constant column is appended. With `unit_rows` the row including it has norm
         1, and at most 1 for a row of zeros, and the constant gets this share of its square.
     encoder : makes features of the scaled rows, or of rows as they are if it takes pixels; they get norm 1 again.
+    ranges : the least and the largest usual value of each feature, which become -1 and 1. They are known without any
+        row; features are not standardised then.
     bounded : whether a schema made the rows: they are no longer than 1 already, and are not scaled, whatever is asked.
     """
 
@@ -60,6 +62,7 @@ class Recipe:
     intercept: bool = False
     intercept_share: float = 0.5
     encoder: Encoder | None = None
+    ranges: Doubles | None = None
     bounded: bool = False
 
     @property
@@ -83,8 +86,14 @@ class Scaling(Recipe):
 
     @classmethod
     def learn(cls, features: Rows, recipe: Recipe | None = None) -> Scaling:
-        """Return the scaling that gives each feature of these rows mean 0 and standard deviation 1, if asked to."""
+        """Return the scaling that gives each feature of these rows mean 0 and standard deviation 1, if asked to.
+
+        Where there are ranges, no row is looked at.
+        """
         asked = recipe or Recipe()
+        if asked.ranges is not None and not asked.as_they_are:
+            low, high = asked.ranges
+            return cls(centre=0.5 * (low + high), scale=0.5 * (high - low), **vars(asked))
         if asked.as_they_are or not asked.standardise:
             return cls(centre=np.zeros(features.shape[1]), scale=np.ones(features.shape[1]), **vars(asked))
         low, high = features.min(axis=0), features.max(axis=0)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Ints
+from .._arrays import Doubles, Ints
 from ..errors import InvalidInput
 
 Arrays = dict[str, NDArray[Any]]
@@ -31,7 +31,7 @@ class Dataset:
 
     Labels are class numbers, and `classes` names the classes; without classes the labels are numbers to predict.
     `groups` says which node owns a row, `persons` whose it is, and `test_rows` which rows the publisher of the data set
-    put aside for testing.
+    put aside for testing. `ranges` has the least and the largest usual value of each column, known without the rows.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Dataset:
     test_rows: NDArray[np.bool_] | None = None
     persons: Ints | None = None
     person_names: tuple[str, ...] = ()
+    ranges: Doubles | None = None
 
     def __post_init__(self) -> None:
         if self.features.ndim != 2 or len(self.features) < 2 or self.features.shape[1] < 1:
@@ -52,6 +53,10 @@ class Dataset:
         rows, columns = self.features.shape
         if len(self.feature_names) != columns:
             raise InvalidInput("feature_names", f"{len(self.feature_names)} names", f"{columns}, one for each feature")
+        if self.ranges is not None and not (
+            self.ranges.shape == (2, columns) and np.all(self.ranges[0] < self.ranges[1])
+        ):
+            raise InvalidInput("ranges", f"an array of shape {self.ranges.shape}", f"2 rising rows of {columns} values")
         for what in ("labels", "groups", "test_rows", "persons"):
             given = getattr(self, what)
             if given is not None and given.shape != (rows,):
@@ -112,6 +117,11 @@ def load_dataset(name: str = "breast-cancer") -> Dataset:
     return _LOADERS[name](name)
 
 
+def is_published(name: str) -> bool:
+    """Say whether a name stands for a data set whose classes are published with it, and not read off its rows."""
+    return name in DATASETS or name.startswith("consortium:")
+
+
 def not_a_table(parameter: str, path: Path, endings: Iterable[str]) -> InvalidInput:
     """Return the refusal of a file with another ending than those of tables; a spreadsheet's says what to do."""
     if path.suffix.lower() in _SPREADSHEETS:
@@ -147,15 +157,41 @@ def read_arrays(path: Path) -> Arrays:
 def _bundled(name: str) -> Dataset:
     from sklearn import datasets  # slow to import
 
-    data = datasets.load_digits() if name == "digits" else datasets.load_breast_cancer()
-    features = data.data / 16.0 if name == "digits" else data.data
-    return Dataset(name, features, data.target, _names(data.target_names), _names(data.feature_names))
+    digits = name == "digits"
+    data = datasets.load_digits() if digits else datasets.load_breast_cancer()
+    features = data.data / 16.0 if digits else data.data
+    ranges = np.repeat([[0.0], [1.0]], features.shape[1], axis=1) if digits else _of_consortium(name)
+    return Dataset(name, features, data.target, _names(data.target_names), _names(data.feature_names), ranges=ranges)
+
+
+def _of_consortium(name: str) -> Doubles:
+    """Return the ranges of a table of which `consortia.toml` says what its columns mean."""
+    from .consortia import consortium_tables  # which needs what stands here
+
+    columns = consortium_tables()[name]["column"]
+    return np.array([each["range"] for each in columns if "range" in each], np.float64).T
 
 
 def _hospitals(name: str) -> Dataset:
     from .hospitals import hospitals  # which needs what stands here
 
     return hospitals(name)
+
+
+#: Ranges of a district's columns. Value, income and age end where the census stops counting; districts are made for
+#: some 600 to 3,000 people; and California lies between these latitudes.
+_DISTRICTS = {
+    "median_house_value": (0, 500_000),
+    "median_income": (0, 15),
+    "housing_median_age": (0, 52),
+    "total_rooms": (0, 10_000),
+    "total_bedrooms": (0, 2_000),
+    "population": (0, 6_000),
+    "households": (0, 2_000),
+    "latitude": (32.5, 42),
+}
+#: The median price of the published table.
+_MEDIAN_PRICE = 179_700
 
 
 def _houses(name: str) -> Dataset:
@@ -171,13 +207,17 @@ def _houses(name: str) -> Dataset:
         data = _from_openml(name, "houses.npz", data_id=823)
         features, feature_names = np.asarray(data.data, dtype=np.float64), _names(data.feature_names)
         west = np.asarray(data.target, str) == "P"
+    if unknown := [each for each in feature_names if each not in _DISTRICTS]:
+        raise InvalidInput.because("name", name, f"the table that was found has another column, {unknown[0]}")
+    ranges = np.array([_DISTRICTS[each] for each in feature_names], np.float64).T
     if name == "houses-openml":
-        return Dataset(name, features, west, ("N", "P"), feature_names)
+        return Dataset(name, features, west, ("N", "P"), feature_names, ranges=ranges)
     price = feature_names.index("median_house_value")
-    expensive = features[:, price] > np.median(features[:, price])
+    expensive = features[:, price] > _MEDIAN_PRICE
     others = feature_names[:price] + feature_names[price + 1 :]
     classes = ("at most the median price", "above the median price")
-    return Dataset(name, np.delete(features, price, axis=1), expensive, classes, others)
+    features, ranges = (np.delete(each, price, axis=1) for each in (features, ranges))
+    return Dataset(name, features, expensive, classes, others, ranges=ranges)
 
 
 _IMAGE_ARRAYS = ("x_train", "y_train", "x_test", "y_test")

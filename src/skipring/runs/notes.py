@@ -7,6 +7,12 @@ from ..privacy import large_delta
 from ..schedules import Laps
 from .runfile import RunFile
 
+#: Said of laps on a file or array whose features nobody has put on one scale.
+_UNSCALED = (
+    "features are not standardised, which would read all rows: give a schema with their ranges (skipring schema drafts "
+    "one), or say data.standardise = true, which no epsilon covers"
+)
+
 
 def unsaid_data(run: RunFile) -> str | None:
     """Say which rows are taken where the run file names none; None where it does."""
@@ -28,9 +34,10 @@ def not_covered(run: RunFile) -> str | None:
     Nodes with files of their own read nothing off each other's rows.
     """
     read = []
-    if run.data.standardise and not run.model.takes_pixels:
+    if run.standardises:
         read.append("features are standardised by the mean and deviation of all nodes' rows (data.standardise)")
-    if run.model.classes is None and run.model.label_bound is None and not is_of_numbers(run.model.name):
+    agreed = run.is_published or run.model.classes is not None or run.model.label_bound is not None
+    if not agreed and not is_of_numbers(run.model.name):
         read.append("classes are read off all nodes' labels (model.classes)")
     if run.privacy.protects != "node" and run.data.split in ("dirichlet", "dirichlet-even", "shards"):
         read.append("labels decide which node a row is dealt to (data.split)")
@@ -70,14 +77,16 @@ def delta_notes(run: RunFile, units: int, *, at_least: bool = False, own_delta: 
 
 
 def laps_notes(run: RunFile, laps: Laps | None) -> tuple[str, ...]:
-    """Say where laps may be local releases, and which keys they do not use: their own rate is another key."""
+    """Say where laps may be local releases, what else may surprise, and which keys they do not use."""
     if laps is None:
         return ()
-    alone = () if laps.alone is None else (laps.alone,)
+    notes = [] if laps.alone is None else [laps.alone]
+    if run.takes_ranges and not run.is_published:
+        notes.append(_UNSCALED)
     unused = [f"learning.{key}" for key in ("rate", "step_size", "own") if key in run.learning.model_fields_set]
-    if not unused:
-        return alone
-    return (*alone, f"laps do not use {' and '.join(unused)}; laps.rate is for those that learn by gradients")
+    if unused:
+        notes.append(f"laps do not use {' and '.join(unused)}; laps.rate is for those that learn by gradients")
+    return tuple(notes)
 
 
 def rows_notes(protection: Protection, units: int, turns: int, *, largest: bool = True) -> tuple[str, ...]:

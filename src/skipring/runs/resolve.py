@@ -213,7 +213,7 @@ def require_own_scales(run: RunFile) -> None:
 
     One record then moves all others of its node, by what no noise was chosen for.
     """
-    if run.privacy.protects != "node" and run.data.standardise and not run.model.takes_pixels:
+    if run.privacy.protects != "node" and run.standardises:
         reason = (
             f"a node would scale by the mean and deviation of its own rows, so that one {run.privacy.protects} moves "
             "all others. Say false, and give columns on scales that all agreed on"

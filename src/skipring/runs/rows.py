@@ -141,11 +141,12 @@ def prepared_rows(
     with by_key(test_share="data.test_share" if data.validation is None else "data.validation"):
         recipe = Recipe(
             # Networks for images take pixels as they are, and so does the scattering transform.
-            standardise=data.standardise and not model.takes_pixels,
+            standardise=run.standardises,
             unit_rows=data.unit_rows and not model.takes_images,
             intercept=model.intercept,
             intercept_share=model.intercept_share or 0.5,
             encoder=encoder(model.features, dataset.features.shape[1], device=model.device),
+            ranges=dataset.ranges if run.takes_ranges else None,
             bounded=run.table is not None,
         )
         return prepare(dataset, rng, recipe, test_share=test_share, keep_features=keep_features)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from ..data import Schema
+from ..data import Schema, is_published
 from ..errors import InvalidInput
 from ..learning import rows_of_one
 from ..schedules import AUTO, RIVALS, USUAL_SCHEDULE, Laps, usual_schedule
@@ -72,6 +72,22 @@ class RunFile(Section):
         """The most rows of a person that are used, or 1 where no persons are protected."""
         with by_key():
             return rows_of_one(self.privacy.protects, self.data.rows_per_person)
+
+    @property
+    def standardises(self) -> bool:
+        """Whether features get mean 0 and deviation 1 over all nodes' rows: in laps only where the file asks for it."""
+        asked = self.data.standardise
+        return (self.schedule.name != Laps.name if asked is None else asked) and not self.model.takes_pixels
+
+    @property
+    def takes_ranges(self) -> bool:
+        """Whether features are scaled by the ranges of their data set, if it has some."""
+        return self.data.standardise is None and not self.standardises and not self.model.takes_pixels
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the classes of its rows are published: a data set has a name then, and is no file or array."""
+        return self.data.path is None and is_published(self.data.name)
 
     def _given(self, key: str) -> Any:
         return getattr(getattr(self, _section(key)), _key(key))

@@ -58,7 +58,11 @@ class DataSection(Section):
     alpha: float = Field(0.5, description="dirichlet, dirichlet-even: small means that nodes see few classes")
     shards_per_node: int = Field(2, description="shards: how many pieces each node gets")
     exponent: float = Field(1.5, description="power-law: how unequal the nodes' sizes are")
-    standardise: bool = Field(True, description="mean 0 and deviation 1 for each feature of the training part")
+    standardise: bool | None = Field(
+        None,
+        description="mean 0 and deviation 1 for each feature of the training part, which no epsilon covers; default: "
+        "true, but for laps, which take the ranges of a data set that has some",
+    )
     unit_rows: bool = Field(True, description="scale every row to norm 1; the model's bounds rest on it")
     test_share: float = Field(0.2, description="share of the rows kept for testing")
     validation: float | None = Field(

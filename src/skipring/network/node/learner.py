@@ -177,7 +177,7 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> tuple[Rows, Inputs]:
     train_y, clipped = clipped_labels(run, train_y)
     test_y, count = ready.test_y.astype(kind), len(classes or ())
     rows = Rows(train_x, train_y, ready.test_x, test_y, count, clipped, whose, left_out)
-    own_scales = schema is None and run.data.standardise and not run.model.takes_pixels
+    own_scales = schema is None and run.standardises
     return rows, _inputs(run, nameless, classes or (), None if own_scales else ready.scaling)
 
 
