@@ -64,7 +64,6 @@ from .update import Rows as Rows
 
 if TYPE_CHECKING:
     from .networks import require_torch as require_torch
-    from .neural import NetworkStep as NetworkStep
     from .neural import NeuralToken as NeuralToken
     from .torch_laps import NetworkSums as NetworkSums
     from .torch_learner import TorchLearner as TorchLearner

@@ -17,26 +17,26 @@ from torch.func import functional_call, grad, vmap
 from ..errors import InvalidInput
 from .torch_layers import Units, add_weighted_, squared_lengths
 from .torch_rowwise import CannotCompute, first_that_works, same
+from .torch_update import batch_loss
 
-BatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Scales = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 #: Numbers that are kept at a time: gradients of some units.
 _KEPT = 1 << 26
 
 
-def row_losses(loss: BatchLoss, answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the loss of each row by itself: whatever the loss is, it cannot mix rows."""
+def row_losses(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the loss of each row by itself."""
     if answers.dtype in (torch.bfloat16, torch.float16):
         answers = answers.float()
-    losses: torch.Tensor = vmap(lambda answer, label: loss(answer[None], label[None]))(answers, labels)
+    losses: torch.Tensor = vmap(lambda answer, label: batch_loss(answer[None], label[None]))(answers, labels)
     return losses
 
 
 class EachUnit:
-    """A module and its loss, and the gradient of each unit by itself."""
+    """A module, and the gradient of each unit by itself."""
 
-    def __init__(self, module: nn.Module, loss: BatchLoss, *, bf16: bool) -> None:
-        self._module, self._loss, self._bf16 = module, loss, bf16
+    def __init__(self, module: nn.Module, *, bf16: bool) -> None:
+        self._module, self._bf16 = module, bf16
         self._names = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
         #: Whether several units are computed at a time, without waiting for a GPU.
         self.together = True
@@ -54,7 +54,7 @@ class EachUnit:
         """Refuse a module whose gradient of a unit depends on the units that it has seen before."""
         first, _, again = (self._of_rows(rows, y) for rows in (x, x.flip(0), x))
         if not all(same(mine, theirs) for mine, theirs in zip(first, again, strict=True)):
-            raise InvalidInput.because("model", name, "it keeps something of the records that it has seen before")
+            raise InvalidInput.because("model.name", name, "it keeps something of the records that it has seen before")
 
     def _of_rows(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         torch.manual_seed(1)
@@ -73,7 +73,7 @@ class EachUnit:
     ) -> torch.Tensor:
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self._bf16):
             answers = functional_call(self._module, dict(parameters), (x,))
-        return torch.where(mask, row_losses(self._loss, answers, y), 0.0).sum()
+        return torch.where(mask, row_losses(answers, y), 0.0).sum()
 
     def _together(self, parameters: Any, x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor) -> list[torch.Tensor]:
         each = vmap(grad(self._unit_loss), in_dims=(None, 0, 0, 0), randomness="different")(parameters, x, y, mask)

@@ -122,7 +122,7 @@ def first_that_works(
             except Exception as error:  # so may any layer, of rows that it is not made for
                 layer = _called(*(inside[-1] if inside else ("", module)))
                 reason = f"{layer} cannot compute made-up rows one by one: {error_line(error)}"
-                refusal = CannotCompute("model", name, reason, must_be=False)
+                refusal = CannotCompute("model.name", name, reason, must_be=False)
                 refusal.__cause__ = error
     finally:
         for handle in handles:
@@ -179,7 +179,7 @@ def require_records_apart(module: nn.Module, name: str) -> None:
             reason = f"{layer} divides a record's gradient by how often others use its words (scale_grad_by_freq)"
         else:
             continue
-        raise InvalidInput.because("model", name, reason)
+        raise InvalidInput.because("model.name", name, reason)
 
 
 def _called(name: str, part: nn.Module) -> str:

@@ -11,41 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.func import functional_call
 
-from ..errors import InvalidInput, require_integer, require_positive
-from .torch_each import BatchLoss, EachUnit, row_losses
-from .torch_fixed import require_fixed, unchanged
+from ..errors import InvalidInput
+from .networks import NeuralModel
+from .torch_each import EachUnit, row_losses
 from .torch_layers import LAYERS, ROUNDED, Units
-from .torch_module import Hardware, trial_rows
+from .torch_module import Hardware, require_fixed, trial_rows, unchanged
 from .torch_rowwise import layers_of_chain, mixes, require_records_apart
 from .torch_update import BELOW, LONGEST
 from .units import Protection
-
-
-@dataclass(frozen=True)
-class UnitBound:
-    """How much one record or person may add to the sum of an update.
-
-    Parameters
-    ----------
-    norm : every unit's gradient, the sum over its rows, is clipped to it; one that is not finite counts as 0.
-    rows : how many rows of a batch may belong to one unit; a unit with more of them counts as 0.
-    most : the most rows that a batch may have; rounding their sum is made room for. None means as many as there are.
-    """
-
-    norm: float
-    rows: int = 1
-    most: int | None = None
-
-    def __post_init__(self) -> None:
-        require_positive("gradient_bound", self.norm)
-        require_integer("rows", self.rows, 1)
 
 
 class UnitGradients:
@@ -53,31 +32,35 @@ class UnitGradients:
 
     Parameters
     ----------
-    module, loss : the network, and a function of its outputs and the labels that returns the mean loss of a batch.
-    bound : how much each of them may add.
+    module : the network.
+    model : what each unit's gradient, the sum over its rows, is clipped to; one that is not finite counts as 0.
+    protection : how many rows of a batch may belong to one unit; a unit with more of them counts as 0. It also says how
+        many rows a batch may have: rounding their sum is made room for.
     some, labels : rows and labels as they will be; only their shape and type count, since made-up ones are tried out.
     hardware : whether layers compute in bfloat16, and torch compiles the whole.
-    name : what refusals call the model.
     """
 
     def __init__(
         self,
         module: nn.Module,
-        loss: BatchLoss,
-        bound: UnitBound,
+        model: NeuralModel,
+        protection: Protection,
         some: torch.Tensor,
         labels: torch.Tensor,
         *,
         hardware: Hardware | None = None,
-        name: str = "a network",
     ) -> None:
+        name = model.name
+        if model.clip is None:
+            reason = "the gradient of a network has no bound of its own; give one that each is clipped to"
+            raise InvalidInput.because("gradient_bound", "missing", reason)
         require_records_apart(module, name)
         require_fixed(module, name)
         hardware = Hardware() if hardware is None else hardware
-        self._module, self._loss, self._bound = module, loss, bound
-        self._bf16, self._compiled = hardware.rounds, hardware.compiles
+        self._module, self._bound, self._protection = module, model.clip, protection
+        self._bf16, self._compiled = hardware.bf16, hardware.compile_loss
         self._names = [of for of, parameter in module.named_parameters() if parameter.requires_grad]
-        self._each = EachUnit(module, loss, bf16=self._bf16)
+        self._each = EachUnit(module, bf16=self._bf16)
         self._traced: Callable[..., list[torch.Tensor]] | None = None
         # No row of a node: whether a module is taken, and how it is computed, must not depend on a node's rows.
         tried = [
@@ -90,7 +73,7 @@ class UnitGradients:
             if self._layers is None:
                 if mixes(module, *tried[:2]):
                     raise InvalidInput.because(
-                        "model", name, "its answer to one record depends on the others of a batch"
+                        "model.name", name, "its answer to one record depends on the others of a batch"
                     )
                 self._each.try_out(tried, answers, name)
         #: Whether each unit's gradient is computed by itself, which is slow.
@@ -138,11 +121,11 @@ class UnitGradients:
             # The rows of a unit side by side, and those that do not count at the end.
             index, order = torch.sort(torch.where(counted, units, rows), stable=True)
             x, y, heard = x[order], y[order], None if heard is None else heard[order]
-            together = Units(rows, index, self._bound.rows)
+            together = Units(rows, index, self._protection.rows_per_person)
             many = torch.zeros(rows + 1, dtype=torch.int64, device=x.device).index_add_(
                 0, index, torch.ones_like(index)
             )
-            counted = (many <= self._bound.rows) & (torch.arange(rows + 1, device=x.device) < rows)
+            counted = (many <= self._protection.rows_per_person) & (torch.arange(rows + 1, device=x.device) < rows)
         if self._layers is None:
             return self._each.sum(x, y, heard, together, lambda square, who: self._scales(square, counted[who], rows))
         return self._at_once(parameters, x, y, heard, together, counted)
@@ -161,12 +144,12 @@ class UnitGradients:
             learned = {name: each.detach().requires_grad_() for name, each in zip(self._names, parameters, strict=True)}
             with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self._bf16):
                 answers = functional_call(self._module, learned, (x,))
-            losses = row_losses(self._loss, answers, y)
+            losses = row_losses(answers, y)
             total = (losses if heard is None else torch.where(heard, losses, 0.0)).sum()
         for of, calls in seen.items():
             if len(calls) != 1:
                 reason = f"layer {of} was used {len(calls)} times, but not when the module was tried out"
-                raise InvalidInput.because("model", type(self._module).__name__, reason)
+                raise InvalidInput.because("model.name", type(self._module).__name__, reason)
         ends = [calls[0][1] for calls in seen.values()]
         found: Any = torch.autograd.grad(total, ends, allow_unused=True) if ends and total.requires_grad else ()
         with torch.no_grad():
@@ -192,8 +175,8 @@ class UnitGradients:
         """Return what each unit's gradient is multiplied with, and whether it counts at all."""
         length = torch.sqrt(square)
         counts = counted & (length <= LONGEST)  # false also of what is not a number
-        most = rows if self._bound.most is None else self._bound.most
-        bound = self._bound.norm * BELOW / (1.0 + ROUNDED * most)
+        most = max(rows, self._protection.batch or rows)
+        bound = self._bound * BELOW / (1.0 + ROUNDED * most)
         return torch.where(counts, torch.clamp(bound / length, max=1.0), 0.0), counts
 
 

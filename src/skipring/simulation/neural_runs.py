@@ -35,9 +35,7 @@ class NeuralRuns:
         require_torch(model.name)
         from ..learning import (
             Hardware,
-            NetworkStep,
             NeuralToken,
-            batch_loss,
             choose_device,
             drawn,
             maker,
@@ -57,30 +55,20 @@ class NeuralRuns:
         # A function's module may do what no graph can record, and draw from the generator that all threads share. It is
         # computed one operation after the other and one run after the other, in single precision, as at a node.
         self._own = model.is_function
-        by_default = False if self._own else None
-        hardware = Hardware(
-            device=device,
-            batch=_rows_of_all_updates(setup),
-            graph=by_default,
-            compile_loss=by_default,
-            bf16=by_default,
-        )
-        step = NetworkStep(
-            protection=setup.protection, gradient_bound=model.clip, diameter=model.diameter, ridge=model.ridge
-        )
+        batch = _rows_of_all_updates(setup)
+        hardware = Hardware(device=device, batch=batch) if self._own else Hardware.fastest(device, batch)
         #: How many runs go on at once. One run's small layers leave most of a GPU idle; a CPU is busy with one.
         self.parallel = _SIDE_BY_SIDE if device.type == "cuda" and not self._own else 1
         self._device = device
         self._tokens: SimpleQueue[NeuralToken] = SimpleQueue()
         for number in range(self.parallel):
             token = NeuralToken(
+                model,
                 module if number == 0 else drawn(self._make, setup.run.simulation.seed),
-                batch_loss,
                 x,
                 y,
-                step=step,
+                protection=setup.protection,
                 hardware=hardware,
-                name=model.name,
             )
             token.prepare()  # here, one after another: compiling is not made for several threads
             self._tokens.put(token)
