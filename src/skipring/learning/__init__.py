@@ -46,7 +46,6 @@ from .networks import NETWORKS as NETWORKS
 from .networks import NeuralModel as NeuralModel
 from .networks import is_network as is_network
 from .optimisers import require_optimiser as require_optimiser
-from .reference import row_errors as row_errors
 from .step_sizes import StepSizes as StepSizes
 from .units import FIRST_ROWS_ONLY as FIRST_ROWS_ONLY
 from .units import Batches as Batches

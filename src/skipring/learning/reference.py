@@ -53,12 +53,7 @@ def projected(w: Floats, radius: float) -> Floats:
 
 def test_error(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> float:
     """Return the share of wrong rows, or the mean squared error; nan if there are no rows."""
-    return float(np.mean(row_errors(model, w, x, y))) if len(x) else math.nan
-
-
-def row_errors(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> Floats:
-    """Return for each row 1 if its predicted class is wrong, and else 0; or the squared error of its number."""
-    return model.loss.errors(_scores(model, w, x), y)
+    return float(np.mean(model.loss.errors(_scores(model, w, x), y))) if len(x) else math.nan
 
 
 def mean_loss(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> float:
