@@ -22,7 +22,7 @@ from torch import nn
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from .networks import NeuralModel
-from .torch_module import Hardware, as_vector, redraw, require_fixed, trainable, unchanged
+from .torch_module import Hardware, as_vector, redraw, require_known_good, trainable, unchanged
 from .torch_units import UnitGradients, numbered_persons
 from .torch_update import batch_loss, clip_, mean_error, project_, step_
 from .units import Protection
@@ -63,14 +63,11 @@ class NeuralToken:
         by_unit = protection.unit != "node"
         if by_unit and batch is not None and most is not None and batch > most:
             raise InvalidInput("batch", batch, f"at most the divisor, {most}")
-        require_fixed(module, model.name)
+        require_known_good(module, model.name, apart=by_unit)
         self.device, self.model, self.protection = torch.device(hardware.device), model, protection
         self._batch, self._bf16 = batch, hardware.bf16
         self.module = module.to(self.device).train()
         self._images, self._labels = images.to(self.device), labels.to(self.device)
-        if self._images.dim() == 4:
-            # Convolutions are fastest if the colours of a pixel lie side by side.
-            self._images = self._images.contiguous(memory_format=torch.channels_last)
         self._flatten()
         self._noise = torch.Generator(self.device).manual_seed(seed)
         self._own_noise: np.random.Generator | None = None

@@ -27,11 +27,10 @@ from .torch_module import (
     as_vector,
     choose_device,
     drawing,
-    drawn,
     maker,
     redraw,
-    require_usable,
     rows_for,
+    usable_module,
     with_parameters,
 )
 from .torch_units import UnitGradients
@@ -60,8 +59,7 @@ class NetworkSums:
         self._x, self._y = (each.to(device) for each in rows_for(model, *train, "training"))
         self._test = rows_for(model, *test, "test")
         self._model, self._make, self._places, self._grid = model, maker(model), places, grid
-        self._module = drawn(self._make, 0).to(device)
-        require_usable(self._module, model, self._x[:0])
+        self._module = usable_module(model, self._x)
         of_one = places.shape[1]
         self._units = max(1, _AT_ONCE.get(device.type, _AT_ONCE["cpu"]) // of_one)
         if not self._units * model.clip / grid < 2.0**52:

@@ -24,10 +24,10 @@ from .torch_module import (
     drawn,
     maker,
     require_same_size,
-    require_usable,
     rows_for,
     trainable,
     unchanged,
+    usable_module,
 )
 from .torch_units import UnitGradients, numbered_persons
 from .torch_update import batch_loss, clip_, mean_error, project_, step_
@@ -68,8 +68,8 @@ class TorchLearner(Learner):
         self._device = choose_device(model.device)
         self._make, self._seed = maker(model), seed
         self._at_work = threading.Lock()
-        self._module = drawn(self._make, seed).to(self._device)
-        require_usable(self._module, model, self._x[:0].to(self._device))
+        some, labels = (each[:0].to(self._device) for each in (self._x, self._y))
+        self._module = usable_module(model, some, seed)
         self._parameters = trainable(self._module)
         self._shapes = [parameter.shape for parameter in self._parameters]
         self.shape = (sum(shape.numel() for shape in self._shapes),)
@@ -79,7 +79,6 @@ class TorchLearner(Learner):
             if protection.unit == "person":
                 assert rows.persons is not None  # or they could not have been dealt
                 self._persons = torch.from_numpy(np.unique(rows.persons, return_inverse=True)[1])
-            some, labels = (each[:0].to(self._device) for each in (self._x, self._y))
             self._clipped = UnitGradients(self._module, model, protection, some, labels)
         self._let_go()
 

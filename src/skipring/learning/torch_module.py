@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import UninitializedParameter
 
 from .._function import error_line, made_by
@@ -200,13 +201,13 @@ def trial_rows(like: torch.Tensor, count: int) -> list[torch.Tensor]:
     return [each.to(like.device, like.dtype) for each in (rows, torch.zeros(shape))]
 
 
-def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) -> None:
-    """Refuse a module that cannot travel as a vector, or that does not take rows of such a shape and type."""
-    name = model.name
-    for of, part in module.named_modules():
-        if isinstance(part, _BatchNorm) and part.track_running_stats:
-            reason = f"layer {of} ({type(part).__name__}) keeps statistics of rows; use GroupNorm or LayerNorm"
-            raise InvalidInput.because("model.name", name, reason)
+def usable_module(model: NeuralModel, rows: torch.Tensor, seed: int = 0) -> nn.Module:
+    """Return a model's module on the device of the rows; its weights are drawn with the seed.
+
+    One that cannot travel as a vector, or does not take rows of such a shape and type, is refused.
+    """
+    module, name = drawn(maker(model), seed).to(rows.device), model.name
+    require_known_good(module, name, apart=False)
     if buffer := next((of for of, _ in module.named_buffers()), None):
         reason = f"only parameters travel between nodes, and the module has a buffer ({buffer})"
         raise InvalidInput.because("model.name", name, reason)
@@ -215,7 +216,6 @@ def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) ->
             raise InvalidInput.because("model.name", name, f"{of} has no size yet; say how many inputs it has")
         if parameter.requires_grad and parameter.dtype != torch.float32:
             raise InvalidInput.because("model.name", name, f"{of} is of type {parameter.dtype}, not torch.float32")
-    require_fixed(module, name)
     _require_nothing_else_drawn(module, model)
     if not trainable(module):
         raise InvalidInput.because("model.name", name, "the module has no parameters to learn")
@@ -239,6 +239,7 @@ def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) ->
     if shape not in ([(count, classes)] if classes else [(count,), (count, 1)]):
         wanted = f"({count}, {classes}), a score for each class" if classes else f"({count},), since labels are numbers"
         raise InvalidInput.because("model.name", name, f"answers {count} rows with {shape}, and not {wanted}")
+    return module
 
 
 def _require_nothing_else_drawn(module: nn.Module, model: NeuralModel) -> None:
@@ -277,13 +278,26 @@ def _plain_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
     return found
 
 
-def require_fixed(module: nn.Module, name: str) -> None:
-    """Refuse layers that are known to change their parameters when they are used."""
+def require_known_good(module: nn.Module, name: str, *, apart: bool) -> None:
+    """Refuse layers that keep something of rows, or, if they must stay `apart`, let records depend on each other."""
     for of, part in module.named_modules():
-        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
-            layer = f"layer {of or 'of the model'} ({type(part).__name__})"
+        layer = called(of, part)
+        if apart and isinstance(part, _BatchNorm):
+            reason = f"{layer} mixes the records of a batch, so that none has a share of its own; GroupNorm does not"
+        elif isinstance(part, _BatchNorm | _InstanceNorm) and part.track_running_stats:
+            reason = f"{layer} keeps statistics of rows; use GroupNorm or LayerNorm"
+        elif isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
             reason = f"{layer} changes its own parameters when it is used, by rows that no noise hides (max_norm)"
-            raise InvalidInput.because("model.name", name, reason)
+        elif apart and isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.scale_grad_by_freq:
+            reason = f"{layer} divides a record's gradient by how often others use its words (scale_grad_by_freq)"
+        else:
+            continue
+        raise InvalidInput.because("model.name", name, reason)
+
+
+def called(name: str, part: nn.Module) -> str:
+    """Return what refusals call a layer."""
+    return f"layer {name or 'of the model'} ({type(part).__name__})"
 
 
 def written_bits(module: nn.Module, *, bits: bool = True) -> Written:

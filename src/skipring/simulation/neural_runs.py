@@ -37,18 +37,15 @@ class NeuralRuns:
             Hardware,
             NeuralToken,
             choose_device,
-            drawn,
             maker,
-            require_usable,
             rows_for,
+            usable_module,
         )
 
         device = choose_device(model.device)
         x, y = rows_for(model, setup.data.features, setup.data.labels, "training")
         test_x, test_y = rows_for(model, setup.test_x, setup.test_y, "test")
         self._make = maker(model)
-        module = drawn(self._make, setup.run.simulation.seed).to(device)
-        require_usable(module, model, x[:0].to(device))
         # As numbers, also where all are whole shades of grey: bytes are rounded in another way, and every single image
         # would decide whether there can be bytes.
         x, y, self._test = _laid_out(x.to(device)), y.to(device), (_laid_out(test_x.to(device)), test_y.to(device))
@@ -61,10 +58,10 @@ class NeuralRuns:
         self.parallel = _SIDE_BY_SIDE if device.type == "cuda" and not self._own else 1
         self._device = device
         self._tokens: SimpleQueue[NeuralToken] = SimpleQueue()
-        for number in range(self.parallel):
+        for _ in range(self.parallel):
             token = NeuralToken(
                 model,
-                module if number == 0 else drawn(self._make, setup.run.simulation.seed),
+                usable_module(model, x, setup.run.simulation.seed),
                 x,
                 y,
                 protection=setup.protection,
