@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._arrays import Floats
 from ..errors import InvalidInput, require_positive
@@ -71,30 +70,21 @@ class MarginLoss(Loss):
         """Return the bound."""
         return self.bound
 
-    def slopes(self, scores: Floats, y: NDArray[Any], norms: Floats, clip: float) -> Floats:
+    def slopes(self, scores: Any, y: Any, norms: Any, clip: float) -> Any:
         """Return the slope by each score, clipped."""
-        signs = 2.0 * y - 1.0
-        return clipped_slopes(signs * self.slope(signs * scores), norms, clip)
+        signs, slope = 2.0 * y - 1.0, self.slope if isinstance(scores, np.ndarray) else self.device_slope
+        assert slope is not None
+        return clipped_slopes(signs * slope(signs * scores), norms, clip)
 
-    def values(self, scores: Floats, y: NDArray[Any]) -> Floats:
+    def values(self, scores: Any, y: Any) -> Any:
         """Return the loss of each margin."""
-        return self.value((2.0 * y - 1.0) * scores)
+        value = self.value if isinstance(scores, np.ndarray) else self.device_value
+        assert value is not None
+        return value((2.0 * y - 1.0) * scores)
 
-    def errors(self, scores: Floats, y: NDArray[Any]) -> Floats:
+    def errors(self, scores: Any, y: Any) -> Any:
         """Return whether a score has the wrong sign; 0 speaks for the first class."""
-        return ((scores > 0.0) != (y == 1)).astype(np.float64)
-
-    def device_slopes(self, scores: Any, y: Any, limits: Any) -> Any:
-        """Return the slope by each score, clipped."""
-        assert self.device_slope is not None
-        signs = 2.0 * y - 1.0
-        return (signs * self.device_slope(signs * scores)).clamp(-limits, limits)
-
-    def device_sums(self, scores: Any, y: Any) -> tuple[Any, Any]:
-        """Return how many scores have the wrong sign, and the sum of losses."""
-        assert self.device_value is not None
-        values = self.device_value((2.0 * y.double() - 1.0) * scores.double())
-        return ((scores > 0.0) != (y == 1.0)).sum(), values.sum()
+        return 1.0 * ((scores > 0.0) != (y == 1))
 
     def check(self) -> None:
         """Refuse a loss that is not what it says, as far as trying it at many margins can tell."""

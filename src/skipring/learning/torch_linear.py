@@ -69,7 +69,7 @@ class LinearToken:
 
     def _gradient(self, x: torch.Tensor, y: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
         model = self._model
-        slopes = model.loss.device_slopes(self._scores(x), y, model.gradient_bound / norms)
+        slopes = model.loss.slopes(self._scores(x), y, norms, model.gradient_bound)
         return slopes.reshape(len(x), self._shape[0]).T @ x
 
     def _scores(self, x: torch.Tensor) -> torch.Tensor:
@@ -83,9 +83,9 @@ class LinearToken:
         loss = torch.zeros_like(wrong)
         for start in range(0, rows, _TEST_CHUNK):
             x, y = (part[start : start + _TEST_CHUNK] for part in self._test)
-            errors, losses = self._model.loss.device_sums(self._scores(x), y)
-            wrong += errors
-            loss += losses
+            scores = self._scores(x).double()
+            wrong += self._model.loss.errors(scores, y).sum()
+            loss += self._model.loss.values(scores, y).sum()
         return float(wrong) / rows, float(loss) / rows
 
     def parameters(self) -> NDArray[np.float64]:

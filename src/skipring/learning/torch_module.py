@@ -29,6 +29,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import UninitializedParameter
+from torch.nn.utils import vector_to_parameters
 
 from .._function import error_line, made_by
 from ..data import require_finite_labels, require_single_precision
@@ -172,12 +173,7 @@ def with_parameters(module: nn.Module, vector: NDArray[Any]) -> bool:
     parameters = trainable(module)
     if sum(parameter.numel() for parameter in parameters) != vector.size:
         return False
-    first = 0
-    with torch.no_grad():
-        for parameter in parameters:
-            piece = np.array(vector[first : first + parameter.numel()], np.float32)
-            parameter.copy_(torch.from_numpy(piece).view(parameter.shape))
-            first += parameter.numel()
+    vector_to_parameters(torch.from_numpy(np.array(vector, np.float32)).to(parameters[0].device), parameters)
     return True
 
 
