@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import torch
@@ -23,7 +24,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from skipring.learning import Hardware, NetworkStep, NeuralToken, Protection
+from skipring.learning import Hardware, NeuralModel, NeuralToken, Protection
 from skipring.learning.torch_module import paper_cnn
 from skipring.privacy import Unit
 
@@ -46,12 +47,12 @@ class Data:
     def token(self, unit: Unit = "node", **changes: Any) -> Update:
         protection = Protection(unit=unit, batch=BATCH, rows_per_person=2 if unit == "person" else 1)
         token = NeuralToken(
+            NeuralModel(features=784 if self.name == "mnist" else 3072, clip=BOUND),
             paper_cnn(self.name),
-            cross_entropy,
             self.images,
             self.labels,
-            step=NetworkStep(protection=protection, gradient_bound=BOUND),
-            hardware=Hardware(device="cuda", batch=BATCH, **changes),
+            protection=protection,
+            hardware=replace(Hardware.fastest(torch.device("cuda"), BATCH), **changes),
         )
         persons = torch.arange(BATCH) // 2 if unit == "person" else None
         return lambda rows: token.update(rows, persons, step_size=STEP, noise_std=STD)

@@ -12,7 +12,7 @@ import torch
 from skipring.errors import InvalidInput
 from skipring.learning import LapState, LinearModel, NeuralModel, laps_of_model, on_grid, usual_laps
 from skipring.learning.gradient_laps import MOST_NUMBERS, GradientLaps
-from skipring.learning.losses import loss_named
+from skipring.learning.margin_loss import loss_named
 from skipring.learning.optimisers import optimiser_named
 
 

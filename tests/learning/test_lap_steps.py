@@ -12,8 +12,7 @@ from skipring.errors import InvalidInput
 from skipring.learning.exact_sums import on_grid
 from skipring.learning.lap_steps import LapState, LinearLaps
 from skipring.learning.linear import LinearModel
-from skipring.learning.losses import loss_named
-from skipring.learning.margin_loss import MarginLoss
+from skipring.learning.margin_loss import MarginLoss, loss_named
 
 
 def model_of(loss: str, features: int = 3, **more: Any) -> LinearModel:

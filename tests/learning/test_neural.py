@@ -28,7 +28,7 @@ def token(**changes: Any) -> NeuralToken:
     with torch.random.fork_rng():
         torch.manual_seed(3)
         module = small()
-    return token_with(module, cross_entropy, images, labels, **(dict[str, Any](batch=8, protects="node") | changes))
+    return token_with(module, images, labels, **(dict[str, Any](batch=8, protects="node") | changes))
 
 
 def gradient_of(made: NeuralToken, rows: torch.Tensor) -> torch.Tensor:

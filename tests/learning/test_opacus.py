@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from tokens import unit_gradients
 from torch import nn
 
-from skipring.learning.torch_units import UnitBound, UnitGradients
 from skipring.learning.torch_update import batch_loss
 
 opacus = pytest.importorskip("opacus", reason="Opacus is no dependency")
@@ -87,7 +87,7 @@ def test_what_opacus_takes_trains_here_with_the_same_gradients(name: str) -> Non
         torch.manual_seed(3)
         module, x, y = MODULES[name](), torch.randn(6, 24), torch.arange(6) % 3
     assert ModuleValidator.is_valid(module)
-    found = UnitGradients(module, batch_loss, UnitBound(0.5), x, y)(x, y)
+    found = unit_gradients(module, 0.5, x, y)(x, y)
     theirs = GradSampleModule(module, loss_reduction="mean")
     batch_loss(theirs(x), y).backward()  # type: ignore[no-untyped-call] # torch's
     each = [parameter.grad_sample for parameter in theirs.parameters()]
@@ -107,4 +107,4 @@ def test_what_opacus_refuses_for_mixing_records_is_refused_here(layer: nn.Module
     module = nn.Sequential(nn.Linear(24, 8), layer, nn.Linear(8, 3))
     assert not ModuleValidator.is_valid(module)
     with pytest.raises(InvalidInput, match="mixes the records"):
-        UnitGradients(module, batch_loss, UnitBound(0.5), torch.randn(6, 24), torch.arange(6) % 3)
+        unit_gradients(module, 0.5, torch.randn(6, 24), torch.arange(6) % 3)

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from tokens import unit_gradients
 from torch import nn
 from torch.nn.utils import parametrizations
 
 from skipring.errors import InvalidInput
 from skipring.learning import torch_units
 from skipring.learning.torch_module import paper_cnn, small_cnn, trial_rows
-from skipring.learning.torch_units import UnitBound, UnitGradients
-from skipring.learning.torch_update import batch_loss
 
 ROWS, BOUND = 40, 1.0
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -73,7 +72,7 @@ def test_no_unit_moves_the_others_even_if_nobody_notices_that_rows_are_mixed(
     x, y = 0.4 * torch.randn(ROWS, 5), torch.arange(ROWS) % 2
     x[0], x[1] = 2.0 * x[0], 0.0
     units = None if per_person == 1 else torch.arange(ROWS) // 3
-    made = UnitGradients(module, batch_loss, UnitBound(BOUND, rows=per_person), x, y)
+    made = unit_gradients(module, BOUND, x, y, rows=per_person)
     assert made.one_by_one
     for seed in range(4):
         for parameter in module.parameters():
@@ -90,9 +89,7 @@ def test_no_unit_moves_the_others_even_if_nobody_notices_that_rows_are_mixed(
 @pytest.mark.parametrize("name", ["largest", "causal", "mean", "hook", "softmax over rows"])
 def test_what_is_seen_to_mix_rows_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="depends on the others"):
-        UnitGradients(
-            MIXING[name](), batch_loss, UnitBound(BOUND), torch.zeros(2, 5), torch.zeros(2, dtype=torch.int64)
-        )
+        unit_gradients(MIXING[name](), BOUND, torch.zeros(2, 5), torch.zeros(2, dtype=torch.int64))
 
 
 class Odd(nn.Linear):
@@ -145,7 +142,7 @@ def test_only_chains_of_known_layers_are_computed_at_once(name: str, monkeypatch
 @pytest.mark.parametrize("make", [paper_cnn, small_cnn])
 def test_the_networks_that_come_along_are_computed_at_once(make: Any, data: str) -> None:
     x = torch.zeros(0, *{"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}[data])
-    assert not UnitGradients(make(data), batch_loss, UnitBound(BOUND), x, torch.zeros(0, dtype=torch.int64)).one_by_one
+    assert not unit_gradients(make(data), BOUND, x, torch.zeros(0, dtype=torch.int64)).one_by_one
 
 
 def test_nothing_depends_on_the_rows_that_are_given() -> None:
@@ -153,8 +150,8 @@ def test_nothing_depends_on_the_rows_that_are_given() -> None:
     for x in (torch.zeros(3, 5), torch.full((3, 5), torch.nan), torch.zeros(0, 5)):
         y = torch.zeros(len(x), dtype=torch.int64)
         with pytest.raises(InvalidInput, match="depends on the others"):
-            UnitGradients(MIXING["mean"](), batch_loss, UnitBound(BOUND), x, y)
-        assert UnitGradients(MIXING["zero weights"](), batch_loss, UnitBound(BOUND), x, y).one_by_one
+            unit_gradients(MIXING["mean"](), BOUND, x, y)
+        assert unit_gradients(MIXING["zero weights"](), BOUND, x, y).one_by_one
 
 
 class Codes(nn.Module):
@@ -193,7 +190,7 @@ class Remembers(nn.Module):
 
 def test_made_up_rows_need_not_fit() -> None:
     y = torch.zeros(3, dtype=torch.int64)
-    made = UnitGradients(Codes(), batch_loss, UnitBound(BOUND), torch.zeros(3, 5), y)
+    made = unit_gradients(Codes(), BOUND, torch.zeros(3, 5), y)
     assert made.one_by_one
     assert made.recordable
 
@@ -201,8 +198,8 @@ def test_made_up_rows_need_not_fit() -> None:
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        (Picky(), r"mine: layer inner \(Bilinear\) cannot compute made-up rows one by one: "),
-        (nn.Sequential(nn.Linear(5, 4), nn.Linear(3, 2)), r"mine: layer 1 \(Linear\) cannot compute made-up rows"),
+        (Picky(), r"mine:own: layer inner \(Bilinear\) cannot compute made-up rows one by one: "),
+        (nn.Sequential(nn.Linear(5, 4), nn.Linear(3, 2)), r"mine:own: layer 1 \(Linear\) cannot compute made-up rows"),
         (Remembers(), "keeps something of the records"),
     ],
 )
@@ -211,9 +208,7 @@ def test_what_cannot_be_computed_unit_by_unit_is_refused_by_name(
 ) -> None:
     monkeypatch.setattr(torch_units, "mixes", lambda *_: False)
     with pytest.raises(InvalidInput, match=reason):
-        UnitGradients(
-            module, batch_loss, UnitBound(BOUND), torch.zeros(3, 5), torch.zeros(3, dtype=torch.int64), name="mine"
-        )
+        unit_gradients(module, BOUND, torch.zeros(3, 5), torch.zeros(3, dtype=torch.int64), name="mine:own")
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
 
 
@@ -227,7 +222,7 @@ def test_a_dropout_draws_for_each_unit_anew(loop: bool) -> None:
 
     module = Dropped(between=nn.Dropout(0.5))
     x, y = torch.ones(ROWS, 5), torch.zeros(ROWS, dtype=torch.int64)
-    made = UnitGradients(module, batch_loss, UnitBound(1e3), x, y)
+    made = unit_gradients(module, 1e3, x, y)
     assert made._each.together != loop
     seen = {tuple(each.flatten().tolist()) for _ in range(3) for each in [made(x[:1], y[:1])[0]]}
     assert len(seen) == 3

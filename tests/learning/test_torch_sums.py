@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tokens import unit_gradients
 from torch import nn
 
-from skipring.learning.torch_units import UnitBound, UnitGradients
-from skipring.learning.torch_update import BELOW, batch_loss
+from skipring.learning.torch_update import BELOW
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -78,16 +78,13 @@ def test_one_record_moves_the_sum_over_a_large_batch_by_its_share_only(name: str
     y[: int(whole) + 2] = (whole + 0.5) / (whole + 2)
     other = y.clone()
     other[0] = -0.9
-    made = UnitGradients(module, batch_loss, UnitBound(1.0, most=rows), x, y)
+    made = unit_gradients(module, 1.0, x, y, most=rows)
     moved = float((flat(made(x, y)) - flat(made(x, other))).norm())
     assert 1.8 < moved <= 2.0
 
 
 def test_the_bound_leaves_room_for_rounding_the_sum_of_all_rows() -> None:
     module, x, y = nn.Linear(3, 1), torch.ones(1, 3), torch.tensor([100.0])
-    lengths = [
-        float(flat(UnitGradients(module, batch_loss, UnitBound(1.0, most=most), x, y)(x, y)).norm())
-        for most in (1, 10**6)
-    ]
+    lengths = [float(flat(unit_gradients(module, 1.0, x, y, most=most)(x, y)).norm()) for most in (1, 10**6)]
     assert lengths[0] == pytest.approx(BELOW, abs=1e-6)
     assert lengths[1] == pytest.approx(BELOW / (1.0 + 1e6 * 2.0**-22), abs=1e-6)

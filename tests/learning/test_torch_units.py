@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from tokens import unit_gradients
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from skipring.errors import InvalidInput
 from skipring.learning import Hardware, torch_layers
 from skipring.learning.torch_layers import LAYERS, Units
-from skipring.learning.torch_units import UnitBound, UnitGradients
 from skipring.learning.torch_update import BELOW, batch_loss
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -182,7 +182,7 @@ def check(module: nn.Module, x: torch.Tensor, y: torch.Tensor, one_by_one: bool 
     for quantile in (0.2, 0.8):
         bound = float(rows.norm(dim=1).quantile(quantile)) + 1e-3
         for units, per_unit in ((None, 1), (persons, most)):
-            made = UnitGradients(module, batch_loss, UnitBound(bound, rows=per_unit), x, y)
+            made = unit_gradients(module, bound, x, y, rows=per_unit)
             assert made.one_by_one == one_by_one
             index = records if units is None else units
             expected = judged(rows, index, bound)
@@ -214,7 +214,7 @@ def test_what_vmap_cannot_do_is_computed_one_after_the_other(kind: Any) -> None:
         parts = torch.autograd.grad(batch_loss(module(row[None]), label[None]), list(module.parameters()))
         rows.append(torch.cat([part.reshape(-1) for part in parts]).double())
     each = torch.stack(rows)
-    made = UnitGradients(module, batch_loss, UnitBound(0.5, rows=2), x, y)
+    made = unit_gradients(module, 0.5, x, y, rows=2)
     assert made.one_by_one
     found, expected = flat(made(x, y, units=units, used=used)), judged(each[:4], units[:4], 0.5)
     assert float((found - expected).norm()) <= 1e-4 * float(expected.norm())
@@ -241,7 +241,7 @@ def test_pieces_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     x, y = batch_for(9, 128)
     units = torch.tensor([0, 0, 0, 1, 5, 5, 2, 2, 3])
-    made = UnitGradients(module, batch_loss, UnitBound(0.3, rows=3), x, y)
+    made = unit_gradients(module, 0.3, x, y, rows=3)
     whole = [flat(made(x, y)), flat(made(x, y, units=units))]
     monkeypatch.setitem(torch_layers._KEPT, "cpu", 2000)
     for found, expected in zip([flat(made(x, y)), flat(made(x, y, units=units))], whole, strict=True):
@@ -257,12 +257,12 @@ def test_no_unit_adds_more_than_the_bound(seed: int, bf16: bool) -> None:
     persons = torch.randint(0, 4, (9,))
     for bound in (0.01, 0.3):
         for units in (torch.arange(9), persons):
-            made = UnitGradients(
+            made = unit_gradients(
                 module,
-                batch_loss,
-                UnitBound(bound, rows=int(units.bincount().max())),
+                bound,
                 x,
                 y,
+                rows=int(units.bincount().max()),
                 hardware=Hardware(bf16=bf16),
             )
             for unit in set(units.tolist()):
@@ -301,7 +301,7 @@ def test_a_unit_that_is_not_finite_counts_as_0_and_spoils_no_other(worth: float,
     module = nn.Sequential(nn.Unflatten(1, (4, 6)), first, nn.Identity(), nn.Flatten(), nn.Linear(20, 1))
     x, y = torch.randn(8, 24), torch.randn(8)
     units = torch.tensor([0, 1, 2, 3, 3, 4, 4, 5])
-    made = UnitGradients(module, batch_loss, UnitBound(0.1, rows=2), x, y)
+    made = unit_gradients(module, 0.1, x, y, rows=2)
     assert made.one_by_one == one_by_one
     for persons, out in ((None, [4]), (units, [3, 4])):
         used = torch.ones(8, dtype=torch.bool)
@@ -320,7 +320,7 @@ def test_a_unit_that_is_not_finite_counts_as_0_and_spoils_no_other(worth: float,
 def test_a_unit_of_too_many_rows_counts_as_0(one_by_one: bool) -> None:
     module: nn.Module = Tied() if one_by_one else nn.Linear(6, 3)
     x, y = batch_for(5, 6)
-    made = UnitGradients(module, batch_loss, UnitBound(0.1, rows=2), x, y)
+    made = unit_gradients(module, 0.1, x, y, rows=2)
     found = flat(made(x, y, units=torch.tensor([0, 1, 1, 1, 4])))
     rest = flat(made(x, y, units=torch.tensor([0, 1, 1, 1, 4]), used=torch.tensor([1, 0, 0, 0, 1])))
     assert torch.equal(found, rest)
@@ -350,13 +350,13 @@ class Batchwise(nn.Module):
 )
 def test_modules_that_mix_records_are_refused(module: nn.Module, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
-        UnitGradients(module, batch_loss, UnitBound(1.0), torch.randn(3, 6), torch.zeros(3), name="mine")
+        unit_gradients(module, 1.0, torch.randn(3, 6), torch.zeros(3), name="mine:own")
 
 
 def test_trying_a_module_out_leaves_no_trace() -> None:
     module = nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5), nn.Linear(5, 3)).eval()
     state = torch.get_rng_state()
-    UnitGradients(module, batch_loss, UnitBound(1.0), torch.ones(1, 6), torch.zeros(1, dtype=torch.int64))
+    unit_gradients(module, 1.0, torch.ones(1, 6), torch.zeros(1, dtype=torch.int64))
     assert torch.equal(torch.get_rng_state(), state)
     assert not any(part.training or part._forward_hooks for part in module.modules())
 
@@ -370,12 +370,12 @@ def test_the_traced_graph_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     units, used = torch.tensor([0, 0, 0, 1, 5, 5, 2, 2, 3]), torch.arange(9) < 7
     for bf16 in (False, True):
         plain, traced = (
-            UnitGradients(
+            unit_gradients(
                 module,
-                batch_loss,
-                UnitBound(0.3, rows=3),
+                0.3,
                 x,
                 y,
+                rows=3,
                 hardware=Hardware(bf16=bf16, batch=len(x), compile_loss=how),
             )
             for how in (False, True)

@@ -62,7 +62,6 @@ def token_of(model: NeuralModel, rows: Rows, **changes: Any) -> NeuralToken:
     kind = np.int64 if rows.classes else np.float32
     return token_with(
         drawn(maker(model), 1),
-        batch_loss,
         torch.from_numpy(rows.train_x.astype(np.float32)),
         torch.from_numpy(rows.train_y.astype(kind)),
         batch=len(rows.train_x),
@@ -203,10 +202,8 @@ def test_updates_may_have_any_number_of_rows_unless_a_batch_is_given() -> None:
     model, rows = model_of("net", 3, clip=1.0), some_rows(3)
     labels = torch.from_numpy(rows.train_y)
     images = torch.from_numpy(rows.train_x.astype(np.float32))
-    free = token_with(
-        drawn(maker(model), 1), batch_loss, images, labels, batch=None, gradient_bound=1.0, protects="node"
-    )
-    fixed = token_with(drawn(maker(model), 1), batch_loss, images, labels, batch=5, gradient_bound=1.0, protects="node")
+    free = token_with(drawn(maker(model), 1), images, labels, batch=None, gradient_bound=1.0, protects="node")
+    fixed = token_with(drawn(maker(model), 1), images, labels, batch=5, gradient_bound=1.0, protects="node")
     for token in (free, fixed):
         token.update(torch.arange(5), step_size=0.5, noise_std=0.0)
     assert torch.equal(free.vector, fixed.vector)
@@ -214,7 +211,7 @@ def test_updates_may_have_any_number_of_rows_unless_a_batch_is_given() -> None:
     with pytest.raises(InvalidInput, match="5 row numbers, the batch"):
         fixed.update(torch.arange(8), step_size=0.5, noise_std=0.0)
     with pytest.raises(InvalidInput, match="a fixed number of rows"):
-        token_with(drawn(maker(model), 1), batch_loss, images, labels, batch=None, graph=True, protects="node")
+        token_with(drawn(maker(model), 1), images, labels, batch=None, graph=True, protects="node")
 
 
 def test_accountants_need_no_pytorch() -> None:
@@ -260,7 +257,6 @@ def test_a_cuda_graph_makes_the_plain_update(ridge: float, clip: float | None, d
     def made(device: str, graph: bool) -> NeuralToken:
         return token_with(
             drawn(small, 3),
-            batch_loss,
             images,
             labels,
             batch=8,

@@ -74,7 +74,7 @@ def token_of(model: NeuralModel, rows: Rows, **changes: Any) -> NeuralToken:
     kind = np.int64 if rows.classes else np.float32
     x, y = torch.from_numpy(rows.train_x.astype(np.float32)), torch.from_numpy(rows.train_y.astype(kind))
     given = {"gradient_bound": model.clip, "ridge": model.ridge, "rows_per_person": 3, "divisor": 20, "batch": None}
-    return token_with(drawn(maker(model), 1), batch_loss, x, y, **{**given, **changes})
+    return token_with(drawn(maker(model), 1), x, y, **{**given, **changes})
 
 
 def plain_update(
@@ -257,7 +257,6 @@ def test_a_cuda_graph_makes_the_plain_update(protects: Protected, compiled: bool
     def made(device: str, graph: bool) -> NeuralToken:
         return token_with(
             drawn(small, 3),
-            batch_loss,
             images,
             labels,
             batch=8,
@@ -299,7 +298,6 @@ def test_a_gpu_in_bfloat16_lets_no_record_exceed_its_share(graph: bool) -> None:
     images = 2.0 * torch.rand(12, 1, 28, 28, generator=generator) - 1.0
     token = token_with(
         drawn(mnist, 1),
-        batch_loss,
         images,
         torch.arange(12) % 10,
         batch=12,

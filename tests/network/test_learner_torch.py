@@ -17,10 +17,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from skipring.errors import InvalidInput
-from skipring.learning import Hardware, Learner, NetworkStep, NeuralModel, Protection, Rows
+from skipring.learning import Hardware, Learner, NeuralModel, Protection, Rows
 from skipring.learning.neural import NeuralToken
 from skipring.learning.torch_learner import TorchLearner
 from skipring.learning.torch_module import paper_cnn
@@ -202,11 +201,11 @@ def test_the_papers_network_learns_as_in_simulations(tmp_path: Path) -> None:
         return torch.from_numpy((2.0 * values - 1.0).astype(np.float32)).view(-1, 1, 28, 28)
 
     token = NeuralToken(
+        NeuralModel(features=784, clip=0.5, diameter=20.0, ridge=0.2),
         walking,
-        cross_entropy,
         images(owned.features[rows]),
         torch.from_numpy(owned.labels[rows]),
-        step=NetworkStep(protection=Protection(unit="node"), gradient_bound=0.5, diameter=20.0, ridge=0.2),
+        protection=Protection(unit="node"),
         hardware=Hardware(batch=rows.stop),
     )
     w = start.copy()

@@ -75,20 +75,20 @@ def test_the_device_takes_the_plain_steps(loss: str) -> None:
     model = case.model
     assert isinstance(model, LinearModel)
     x, y = case.data.features, case.data.labels
-    token = LinearToken(model, x, y, device=torch.device("cpu"))
+    token = LinearToken(model, (x, y), (case.test_x, case.test_y), device=torch.device("cpu"))
     w: Any = np.zeros(model.parameters)
     rng = np.random.default_rng(2)
     for _ in range(30):
         rows = rng.choice(60, 11, replace=False)
-        token.update(torch.from_numpy(rows), divisor=13, step_size=1.5, noise_std=0.0)
+        token.update(rows, 13, 1.5)
         w = reference.stepped(model, w, reference.gradient(model, w, x[rows], y[rows], 13), 1.5)
     assert token.parameters() == pytest.approx(w, abs=2e-6)
-    error, value = token.metrics(token.tests(case.test_x, case.test_y))
+    error, value = token.metrics()
     assert error == pytest.approx(reference.test_error(model, w, case.test_x, case.test_y), abs=1e-5)
     assert value == pytest.approx(reference.mean_loss(model, w, case.test_x, case.test_y), abs=1e-5)
-    token.restart(1)
+    token.begin(1, 0.01)
     assert not token.parameters().any()
-    token.update(slice(0, 0), divisor=10, step_size=1.0, noise_std=0.01)
+    token.update(slice(0, 0), 10, 1.0)
     assert np.std(token.parameters()) == pytest.approx(0.01, rel=0.6)
 
 

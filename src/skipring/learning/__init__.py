@@ -3,7 +3,7 @@
 A model says what the accountants need to know: how large a node's gradient can be (`gradient_bound`), and how smooth
 the loss is. It says whether an update is a contraction, so that the noise of others may be counted. `reference` says
 plainly what an update of a `linear` model is: nodes compute it, and its twins for simulations, compiled with numba, are
-judged by it. `losses` holds losses of one margin, and takes your own. `neural` holds the updates of networks with
+judged by it. `margin_loss` holds losses of one margin, and takes your own. `neural` holds the updates of networks with
 PyTorch, an optional dependency, and `torch_units` what bounds the share of every person or record in them.
 """
 
@@ -31,23 +31,21 @@ from .learner import Learner as Learner
 from .linear import LinearModel as LinearModel
 from .linear_learner import LinearLearner as LinearLearner
 from .loss import Loss as Loss
-from .losses import BUILT_IN as BUILT_IN
-from .losses import LOSSES as LOSSES
-from .losses import SOFTMAX as SOFTMAX
-from .losses import SQUARED as SQUARED
-from .losses import is_of_numbers as is_of_numbers
-from .losses import loss_kind as loss_kind
-from .losses import loss_named as loss_named
-from .losses import register_loss as register_loss
-from .losses import usual_loss as usual_loss
+from .margin_loss import BUILT_IN as BUILT_IN
 from .margin_loss import LOGISTIC as LOGISTIC
+from .margin_loss import LOSSES as LOSSES
+from .margin_loss import SOFTMAX as SOFTMAX
+from .margin_loss import SQUARED as SQUARED
 from .margin_loss import MarginLoss as MarginLoss
+from .margin_loss import is_of_numbers as is_of_numbers
+from .margin_loss import loss_kind as loss_kind
+from .margin_loss import loss_named as loss_named
+from .margin_loss import register_loss as register_loss
+from .margin_loss import usual_loss as usual_loss
 from .networks import NETWORKS as NETWORKS
 from .networks import NeuralModel as NeuralModel
 from .networks import is_network as is_network
 from .optimisers import require_optimiser as require_optimiser
-from .reference import row_errors as row_errors
-from .step_sizes import StepSizes as StepSizes
 from .units import FIRST_ROWS_ONLY as FIRST_ROWS_ONLY
 from .units import Batches as Batches
 from .units import Protection as Protection
@@ -61,10 +59,10 @@ from .update import NothingFits as NothingFits
 from .update import Pieces as Pieces
 from .update import PrepareRows as PrepareRows
 from .update import Rows as Rows
+from .update import StepSizes as StepSizes
 
 if TYPE_CHECKING:
     from .networks import require_torch as require_torch
-    from .neural import NetworkStep as NetworkStep
     from .neural import NeuralToken as NeuralToken
     from .torch_laps import NetworkSums as NetworkSums
     from .torch_learner import TorchLearner as TorchLearner
@@ -74,8 +72,8 @@ if TYPE_CHECKING:
     from .torch_module import drawing as drawing
     from .torch_module import drawn as drawn
     from .torch_module import maker as maker
-    from .torch_module import require_usable as require_usable
     from .torch_module import rows_for as rows_for
+    from .torch_module import usable_module as usable_module
     from .torch_module import with_parameters as with_parameters
     from .torch_update import batch_loss as batch_loss
 

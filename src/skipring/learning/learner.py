@@ -18,7 +18,7 @@ from ..errors import InvalidInput
 from .linear import LinearModel
 from .networks import NeuralModel
 from .units import Batches, Protection, deal_parts, most_units, unit_count
-from .update import Noise, Pieces, PrepareRows, Rows, all_at_once, norm, without_tiny
+from .update import Noise, Pieces, PrepareRows, Rows, all_at_once, norm, require_step, without_tiny
 
 
 class Learner(ABC):
@@ -76,7 +76,6 @@ class Learner(ABC):
     def initial(self) -> NDArray[Any]:
         """Return the parameters that a run starts with: the same at every node."""
 
-    @abstractmethod
     def update(
         self,
         parameters: NDArray[Any],
@@ -92,12 +91,37 @@ class Learner(ABC):
         `turn` is how often the token was offered to this node before, skipped or not. `pieces` decides how many rows
         are taken; without any, `NothingFits` is raised.
         """
+        require_step(turn, step_size, noise_multiplier)
+        w = self._usable(parameters)
+        # From here on nothing depends on the node's rows but what is in the gradient.
+        gradient = self._noisy(self._gradient(w, turn, pieces), noise_multiplier, noise)
+        return self._stepped(w, gradient, step_size, self._model.ridge)
 
-    @abstractmethod
     def close(
         self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
     ) -> NDArray[Any]:
         """Return project(w - step size x noise), an update without any rows; w may be overwritten."""
+        require_step(0, step_size, noise_multiplier)
+        w = self._usable(parameters)
+        return self._stepped(w, self._noisy(self._nothing(), noise_multiplier, noise), step_size, 0.0)
+
+    def _noisy(self, gradient: list[NDArray[Any]], noise_multiplier: float, noise: Noise) -> list[NDArray[Any]]:
+        if (std := self.noise_std(noise_multiplier)) > 0.0:
+            for piece in gradient:
+                noise.add(piece, std)
+        return gradient
+
+    def _nothing(self) -> list[NDArray[Any]]:
+        """Return a gradient of zeros."""
+        return [np.zeros(self.shape, self.dtype)]
+
+    @abstractmethod
+    def _gradient(self, w: NDArray[Any], turn: int, pieces: Pieces) -> list[NDArray[Any]]:
+        """Return the clipped gradient on the rows of a turn, a vector or several that make it up."""
+
+    @abstractmethod
+    def _stepped(self, w: NDArray[Any], gradient: list[NDArray[Any]], step_size: float, ridge: float) -> NDArray[Any]:
+        """Return the parameters after a step, within their ball."""
 
     @abstractmethod
     def test_error(self, parameters: NDArray[Any]) -> float:
@@ -139,11 +163,11 @@ class Learner(ABC):
         return without_tiny(made)
 
     def _usable(self, parameters: NDArray[Any]) -> NDArray[Any]:
-        """Return parameters that came from elsewhere, if they can be this learner's."""
+        """Return parameters that came from elsewhere, if they can be this learner's; they can be written."""
         if parameters.shape != self.shape or parameters.dtype != self.dtype:
             given, wanted = f"{parameters.shape} of {parameters.dtype}", f"{self.shape} of {self.dtype}"
             raise InvalidInput("parameters", given, f"{wanted}, as this node's model is")
         # With a finite norm, every product with a row is finite as well.
         if not math.isfinite(norm(parameters)):
             raise InvalidInput("parameters", "infinite or not a number", "finite")
-        return parameters
+        return np.require(parameters, requirements=["C", "W"])

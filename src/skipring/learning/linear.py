@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from .loss import Loss
-from .losses import require_tried, usual_loss
+from .margin_loss import require_tried, usual_loss
 
 #: Steps of this size and noise for them still have squares that a double holds.
 _MOST_BOUND = 1e100

@@ -14,7 +14,7 @@ from . import reference
 from .learner import Learner
 from .linear import LinearModel
 from .units import Protection
-from .update import Noise, NothingFits, Pieces, Rows, all_at_once, require_step, without_tiny
+from .update import NothingFits, Pieces, Rows, without_tiny
 
 #: Squares of larger numbers overflow, and with them the mean squared error.
 _MOST_TEST_LABEL = 1e150
@@ -49,20 +49,7 @@ class LinearLearner(Learner):
         """Return zeros."""
         return np.zeros(self.shape, self.dtype)
 
-    def update(
-        self,
-        parameters: NDArray[Any],
-        *,
-        turn: int,
-        step_size: float,
-        noise_multiplier: float,
-        noise: Noise,
-        pieces: Pieces = all_at_once,
-    ) -> NDArray[Any]:
-        """Return the parameters after one noisy step."""
-        w = self._usable(parameters)
-        require_step(turn, step_size, noise_multiplier)
-        std = self.noise_std(noise_multiplier)
+    def _gradient(self, w: NDArray[Any], turn: int, pieces: Pieces) -> list[NDArray[Any]]:
         rows, other = self._take(turn)
         divisor, taken, gradient = self.protection.divisor(len(rows)), 0, None
         for piece in pieces(len(rows)):
@@ -78,20 +65,10 @@ class LinearLearner(Learner):
             raise NothingFits
         if self.protection.unit == "node" and taken < len(rows):
             gradient *= len(rows) / taken  # the mean of those that were taken
-        if std > 0.0:
-            noise.add(gradient, std)
-        return reference.stepped(self._linear, w, gradient, step_size)
+        return [gradient]
 
-    def close(
-        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
-    ) -> NDArray[Any]:
-        """Return the parameters after a step of noise alone."""
-        w = self._usable(parameters)
-        require_step(0, step_size, noise_multiplier)
-        nothing, std = np.zeros(self.shape, self.dtype), self.noise_std(noise_multiplier)
-        if std > 0.0:
-            noise.add(nothing, std)
-        return reference.projected(w - step_size * nothing, self.radius)
+    def _stepped(self, w: NDArray[Any], gradient: list[NDArray[Any]], step_size: float, ridge: float) -> NDArray[Any]:
+        return reference.stepped(self._linear, w, gradient[0], step_size, ridge)
 
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or the mean squared error."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._arrays import Floats
 
@@ -22,7 +21,10 @@ _SHORTEST = 1e-150
 
 
 class Loss(ABC):
-    """A convex, smooth loss of a row's scores."""
+    """A convex, smooth loss of a row's scores.
+
+    Rows are arrays of numpy in double precision, or tensors of PyTorch in single precision, for simulations.
+    """
 
     #: What run files call it.
     name: str
@@ -55,31 +57,21 @@ class Loss(ABC):
         """Return the length of a row's longest gradient, with parameters and labels at most so far from 0."""
 
     @abstractmethod
-    def slopes(self, scores: Floats, y: NDArray[Any], norms: Floats, clip: float) -> Floats:
+    def slopes(self, scores: Any, y: Any, norms: Any, clip: float) -> Any:
         """Return the derivative by each score, clipped so that no gradient of a row of this norm is above `clip`."""
 
     @abstractmethod
-    def values(self, scores: Floats, y: NDArray[Any]) -> Floats:
+    def values(self, scores: Any, y: Any) -> Any:
         """Return the loss of each row."""
 
     @abstractmethod
-    def errors(self, scores: Floats, y: NDArray[Any]) -> Floats:
+    def errors(self, scores: Any, y: Any) -> Any:
         """Return for each row 1 if its predicted class is wrong, and else 0; or the squared error of its number."""
 
     @property
     def on_device(self) -> bool:
         """Whether a device can compute it; else numpy does."""
         return True
-
-    # The same with tensors of PyTorch, for simulations in single precision.
-
-    @abstractmethod
-    def device_slopes(self, scores: Any, y: Any, limits: Any) -> Any:
-        """Return the clipped slopes; `limits` is the longest gradient over the norm of each row."""
-
-    @abstractmethod
-    def device_sums(self, scores: Any, y: Any) -> tuple[Any, Any]:
-        """Return the sum of errors, and of losses."""
 
 
 @dataclass(frozen=True)  # two of a kind are the same
@@ -96,27 +88,17 @@ class SquaredLoss(Loss):
         """Return the largest residual."""
         return radius + label_bound
 
-    def slopes(self, scores: Floats, y: NDArray[Any], norms: Floats, clip: float) -> Floats:
+    def slopes(self, scores: Any, y: Any, norms: Any, clip: float) -> Any:
         """Return the residuals, clipped."""
         return clipped_slopes(scores - y, norms, clip)
 
-    def values(self, scores: Floats, y: NDArray[Any]) -> Floats:
+    def values(self, scores: Any, y: Any) -> Any:
         """Return half the squared residuals."""
         return 0.5 * (scores - y) ** 2
 
-    def errors(self, scores: Floats, y: NDArray[Any]) -> Floats:
+    def errors(self, scores: Any, y: Any) -> Any:
         """Return the squared residuals."""
-        errors: Floats = (scores - y) ** 2
-        return errors
-
-    def device_slopes(self, scores: Any, y: Any, limits: Any) -> Any:
-        """Return the residuals, clipped."""
-        return (scores - y).clamp(-limits, limits)
-
-    def device_sums(self, scores: Any, y: Any) -> tuple[Any, Any]:
-        """Return the sum of squared residuals, and half of it."""
-        squares = (scores.double() - y).square().sum()
-        return squares, 0.5 * squares
+        return (scores - y) ** 2
 
 
 @dataclass(frozen=True)
@@ -142,8 +124,10 @@ class SoftmaxLoss(Loss):
         """Return that of a row whose class is held to be impossible."""
         return math.sqrt(2.0)
 
-    def slopes(self, scores: Floats, y: NDArray[Any], norms: Floats, clip: float) -> Floats:
+    def slopes(self, scores: Any, y: Any, norms: Any, clip: float) -> Any:
         """Return the probability of each class, but for what its own lacks, clipped."""
+        if not isinstance(scores, np.ndarray):
+            return _softmax_slopes_on_device(scores, y, clip / norms)
         each: Floats = np.exp(scores - scores.max(axis=1, keepdims=True))
         each /= each.sum(axis=1, keepdims=True)
         own = np.arange(len(y)), y.astype(np.int64, copy=False)
@@ -154,33 +138,30 @@ class SoftmaxLoss(Loss):
         each *= np.minimum(1.0, clip / np.maximum(sizes, 1e-300))[:, None]
         return each
 
-    def values(self, scores: Floats, y: NDArray[Any]) -> Floats:
+    def values(self, scores: Any, y: Any) -> Any:
         """Return minus the logarithm of the probability of each row's class."""
+        if not isinstance(scores, np.ndarray):
+            from torch.nn.functional import cross_entropy  # PyTorch is loaded only where it is needed
+
+            return cross_entropy(scores, y, reduction="none")
         top = scores.max(axis=1)
         each: Floats = np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top
         return each - scores[np.arange(len(y)), y.astype(np.int64, copy=False)]
 
-    def errors(self, scores: Floats, y: NDArray[Any]) -> Floats:
+    def errors(self, scores: Any, y: Any) -> Any:
         """Return whether another class has the highest score."""
-        return (np.argmax(scores, axis=1) != y).astype(np.float64)
-
-    def device_slopes(self, scores: Any, y: Any, limits: Any) -> Any:
-        """Return the probability of each class, but for what its own lacks, clipped."""
-        each = scores.softmax(dim=1).scatter_(1, y[:, None], 0.0)
-        wrong = each.sum(dim=1, keepdim=True)
-        each.scatter_(1, y[:, None], -wrong)
-        each *= (limits[:, None] / (math.sqrt(2.0) * wrong.clamp(min=1e-30))).clamp(max=1.0)
-        return each
-
-    def device_sums(self, scores: Any, y: Any) -> tuple[Any, Any]:
-        """Return how many rows another class has the highest score of, and the sum of cross-entropies."""
-        from torch.nn.functional import cross_entropy  # PyTorch is loaded only where it is needed
-
-        return (scores.argmax(dim=1) != y).sum(), cross_entropy(scores, y, reduction="sum").double()
+        return 1.0 * (scores.argmax(1) != y)
 
 
-def clipped_slopes(slopes: Floats, norms: Floats, clip: float) -> Floats:
+def _softmax_slopes_on_device(scores: Any, y: Any, limits: Any) -> Any:
+    each = scores.softmax(dim=1).scatter_(1, y[:, None], 0.0)
+    wrong = each.sum(dim=1, keepdim=True)
+    each.scatter_(1, y[:, None], -wrong)
+    each *= (limits[:, None] / (math.sqrt(2.0) * wrong.clamp(min=1e-30))).clamp(max=1.0)
+    return each
+
+
+def clipped_slopes(slopes: Any, norms: Any, clip: float) -> Any:
     """Return slopes of one score, none of which makes the gradient of a row of this norm longer than `clip`."""
-    limits = clip / np.maximum(norms, _SHORTEST)
-    clipped: Floats = np.minimum(np.maximum(slopes, -limits), limits)
-    return clipped
+    limits = clip / norms.clip(min=_SHORTEST)
+    return slopes.clip(-limits, limits)

@@ -1,4 +1,4 @@
-"""Losses of one margin per row, for two classes: logistic loss, and your own.
+"""Losses of one margin per row, for two classes (logistic loss, and your own), and all losses by name.
 
 With labels y of -1 and 1, a row's margin is m = y w.x. Let the loss be convex in m, no steeper than `bound`, and its
 slope no steeper than `smoothness`. Then rows of norm at most 1 have gradients of at most `bound`, and updates with
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._arrays import Floats
 from ..errors import InvalidInput, require_positive
-from .loss import Loss, clipped_slopes
+from .loss import Loss, SoftmaxLoss, SquaredLoss, clipped_slopes
+from .networks import NETWORKS
 
 #: How many margins a loss is tried at, how far beyond `flat`, and what rounding may change, in units of its bound.
 _TRIED, _BEYOND, _ROUNDING = 200_001, 1e6, 1e-6
@@ -70,30 +70,21 @@ class MarginLoss(Loss):
         """Return the bound."""
         return self.bound
 
-    def slopes(self, scores: Floats, y: NDArray[Any], norms: Floats, clip: float) -> Floats:
+    def slopes(self, scores: Any, y: Any, norms: Any, clip: float) -> Any:
         """Return the slope by each score, clipped."""
-        signs = 2.0 * y - 1.0
-        return clipped_slopes(signs * self.slope(signs * scores), norms, clip)
+        signs, slope = 2.0 * y - 1.0, self.slope if isinstance(scores, np.ndarray) else self.device_slope
+        assert slope is not None
+        return clipped_slopes(signs * slope(signs * scores), norms, clip)
 
-    def values(self, scores: Floats, y: NDArray[Any]) -> Floats:
+    def values(self, scores: Any, y: Any) -> Any:
         """Return the loss of each margin."""
-        return self.value((2.0 * y - 1.0) * scores)
+        value = self.value if isinstance(scores, np.ndarray) else self.device_value
+        assert value is not None
+        return value((2.0 * y - 1.0) * scores)
 
-    def errors(self, scores: Floats, y: NDArray[Any]) -> Floats:
+    def errors(self, scores: Any, y: Any) -> Any:
         """Return whether a score has the wrong sign; 0 speaks for the first class."""
-        return ((scores > 0.0) != (y == 1)).astype(np.float64)
-
-    def device_slopes(self, scores: Any, y: Any, limits: Any) -> Any:
-        """Return the slope by each score, clipped."""
-        assert self.device_slope is not None
-        signs = 2.0 * y - 1.0
-        return (signs * self.device_slope(signs * scores)).clamp(-limits, limits)
-
-    def device_sums(self, scores: Any, y: Any) -> tuple[Any, Any]:
-        """Return how many scores have the wrong sign, and the sum of losses."""
-        assert self.device_value is not None
-        values = self.device_value((2.0 * y.double() - 1.0) * scores.double())
-        return ((scores > 0.0) != (y == 1.0)).sum(), values.sum()
+        return 1.0 * ((scores > 0.0) != (y == 1))
 
     def check(self) -> None:
         """Refuse a loss that is not what it says, as far as trying it at many margins can tell."""
@@ -158,3 +149,58 @@ LOGISTIC = MarginLoss(
     device_value=_logistic_value_on_device,
     device_slope=_logistic_slope_on_device,
 )
+
+SOFTMAX, SQUARED = SoftmaxLoss(), SquaredLoss()
+#: The losses by name; those of your own stand behind them.
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in (LOGISTIC, SOFTMAX, SQUARED)}
+#: Names of those that are always there, and that run no code of a user's.
+BUILT_IN = frozenset(LOSSES)
+
+
+def register_loss(loss: MarginLoss) -> MarginLoss:
+    """Make a loss usable by its name, in models and run files, once it was tried out; return it."""
+    require_tried(loss)
+    LOSSES.setdefault(loss.name, loss)
+    return loss
+
+
+def require_tried(loss: object) -> None:
+    """Refuse a loss that is not what it says, or has the name of another."""
+    if not isinstance(loss, Loss):
+        raise InvalidInput("loss", loss, "LOGISTIC, SOFTMAX, SQUARED or a MarginLoss")
+    known = LOSSES.get(loss.name)
+    if known == loss:
+        return
+    if known is not None or loss.name in NETWORKS:
+        raise InvalidInput.because("loss", loss.name, "is the name of another loss")
+    if not isinstance(loss, MarginLoss):
+        raise InvalidInput("loss", loss, "a MarginLoss")
+    if not loss.name or not loss.name.replace("-", "").replace("_", "").isalnum():
+        raise InvalidInput("loss", loss.name, "a name of letters, digits, - and _")
+    loss.check()
+
+
+def loss_named(name: str) -> Loss:
+    """Return the loss of this name.
+
+    >>> loss_named("logistic").smoothness
+    0.25
+    """
+    if name not in LOSSES:
+        raise InvalidInput("model", name, f"one of {', '.join(sorted(LOSSES))}")
+    return LOSSES[name]
+
+
+def loss_kind(name: str) -> type[Loss]:
+    """Return what kind of loss a trained linear model has; one that is not known here is a `MarginLoss` of a user's."""
+    return type(LOSSES[name]) if name in LOSSES else MarginLoss
+
+
+def usual_loss(classes: int) -> Loss:
+    """Return the loss for labels with this many classes, where nobody asks for another; 0 classes are numbers."""
+    return SQUARED if classes == 0 else LOGISTIC if classes == 2 else SOFTMAX
+
+
+def is_of_numbers(name: str | None) -> bool:
+    """Say whether a model of this name is a linear model of labels that are numbers."""
+    return name in LOSSES and LOSSES[name].is_of_numbers

@@ -13,7 +13,6 @@ only if their gradients are clipped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -22,41 +21,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
-from .torch_each import BatchLoss
-from .torch_fixed import refusal_of_change, require_fixed, versions
-from .torch_module import Hardware, redraw, trainable
-from .torch_units import UnitBound, UnitGradients, numbered_persons
-from .torch_update import clip_, mean_error, project_, step_
+from .networks import NeuralModel
+from .torch_module import Hardware, as_vector, redraw, require_known_good, trainable, unchanged
+from .torch_units import UnitGradients, numbered_persons
+from .torch_update import batch_loss, clip_, mean_error, project_, step_
 from .units import Protection
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkStep:
-    """What an update of a network does with a gradient.
-
-    Parameters
-    ----------
-    protection : whose share is bounded. The sum over persons or records is divided by its batch, and one of them then
-        moves a gradient by at most gradient_bound / batch.
-    gradient_bound : the node's averaged gradient, or the gradient of each person or record, is clipped to this norm,
-        and counts as 0 if it is not finite. None means that it is used as it is, and no privacy.
-    diameter : of the ball that the parameters are projected onto; None means none.
-    ridge : weight of half the squared norm of the parameters, whose gradient is neither clipped nor noisy.
-    """
-
-    protection: Protection
-    gradient_bound: float | None = None
-    diameter: float | None = None
-    ridge: float = 0.0
-
-    def __post_init__(self) -> None:
-        for parameter, value in (("gradient_bound", self.gradient_bound), ("diameter", self.diameter)):
-            if value is not None:
-                require_positive(parameter, value)
-        require_non_negative("ridge", self.ridge)
-        if self.protection.unit != "node" and self.gradient_bound is None:
-            reason = "the gradient of a network has no bound of its own; give one that each is clipped to"
-            raise InvalidInput.because("gradient_bound", "missing", reason)
 
 
 class NeuralToken:
@@ -64,66 +33,56 @@ class NeuralToken:
 
     Parameters
     ----------
-    module, loss : the network, and a function of its outputs and the labels that returns the mean loss of a batch.
+    model : what its gradients are clipped to, where its parameters stay, its ridge, and what refusals call it.
+    module : the network itself.
     images, labels : all rows of all nodes, kept on the device; an update says which of them it uses. Labels that are
         whole numbers are classes.
-    step : what an update does with a gradient.
-    hardware : where and how. What is to be released needs `bf16=False`, as nodes have it.
+    protection : whose share is bounded. The sum over persons or records is divided by its batch, and one of them then
+        moves a gradient by at most the bound / batch. For nodes the mean is clipped, if the model says so.
+    hardware : where and how.
     seed : where the noise comes from.
-    name : what refusals call the model.
     """
 
     def __init__(
         self,
+        model: NeuralModel,
         module: nn.Module,
-        loss: BatchLoss,
         images: torch.Tensor,
         labels: torch.Tensor,
         *,
-        step: NetworkStep,
+        protection: Protection,
         hardware: Hardware,
         seed: int = 0,
-        name: str = "a network",
     ) -> None:
         require_integer("seed", seed, 0)
         if len(images) != len(labels):
             raise InvalidInput("labels", len(labels), f"as many as the {len(images)} images")
-        batch, most = hardware.batch, step.protection.batch
+        batch, most = hardware.batch, protection.batch
         if batch is not None and batch > len(images):
             raise InvalidInput("batch", batch, f"at most the number of rows, {len(images)}")
-        self.protects, by_unit = step.protection.unit, step.protection.unit != "node"
+        by_unit = protection.unit != "node"
         if by_unit and batch is not None and most is not None and batch > most:
             raise InvalidInput("batch", batch, f"at most the divisor, {most}")
-        require_fixed(module, name)
-        self.device, self.name, self._how = torch.device(hardware.device), name, hardware
-        self.step, self.gradient_bound, self._batch = step, step.gradient_bound, batch
-        self.module, self._loss = module.to(self.device).train(), loss
+        require_known_good(module, model.name, apart=by_unit)
+        self.device, self.model, self.protection = torch.device(hardware.device), model, protection
+        self._batch, self._bf16 = batch, hardware.bf16
+        self.module = module.to(self.device).train()
         self._images, self._labels = images.to(self.device), labels.to(self.device)
-        if self._images.dim() == 4:
-            # Convolutions are fastest if the colours of a pixel lie side by side.
-            self._images = self._images.contiguous(memory_format=torch.channels_last)
         self._flatten()
         self._noise = torch.Generator(self.device).manual_seed(seed)
         self._own_noise: np.random.Generator | None = None
         #: The stream for all work with this token if several tokens are at work on one GPU.
-        self.stream: Any = torch.cuda.Stream(self.device) if hardware.on_gpu else None  # type: ignore[no-untyped-call] # torch's
-        self._rows = torch.zeros(batch or 0, dtype=torch.int64, device=self.device)
+        self.stream: Any = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call] # torch's
+        self._make_room(batch or 0)
         self._step_size, self._noise_std = torch.zeros(2, device=self.device).unbind()
-        compiled = hardware.compiles
+        compiled = hardware.compile_loss
         self._evaluate: Any = torch.compile(self._batch_loss, dynamic=False) if compiled else self._batch_loss
-        self._graph, self._replay = hardware.records, cast(Any, None)
-        self._clipped = self._clips_units() if by_unit else None
-        if self._clipped is not None:
-            self._used = torch.zeros(batch or 0, dtype=torch.bool, device=self.device)
-            self._units = torch.zeros(batch or 0, dtype=torch.int64, device=self.device)
+        self._graph, self._replay = hardware.graph, cast(Any, None)
+        self._clipped: UnitGradients | None = None
+        if by_unit:
+            some = self._images[:0], self._labels[:0]
+            self._clipped = UnitGradients(self.module, model, protection, *some, hardware=hardware)
             self._graph = self._graph and self._clipped.recordable
-
-    def _clips_units(self) -> UnitGradients:
-        """Return what bounds the share of each person or record."""
-        assert self.gradient_bound is not None
-        bound = UnitBound(self.gradient_bound, rows=self.step.protection.rows_of_one, most=self.step.protection.batch)
-        made = self.module, self._loss, bound, self._images[:0], self._labels[:0]
-        return UnitGradients(*made, hardware=self._how, name=self.name)
 
     def _flatten(self) -> None:
         """Lay all parameters, and their gradients, out in one vector each; convolutions by pixel, not by channel."""
@@ -144,9 +103,9 @@ class NeuralToken:
             first = last
 
     def _batch_loss(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._how.rounds):
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._bf16):
             outputs = self.module(images)
-        return self._loss(outputs.float(), labels)
+        return batch_loss(outputs.float(), labels)
 
     def _clip_node(self) -> None:
         self._gradient.zero_()
@@ -154,31 +113,26 @@ class NeuralToken:
         if loss.requires_grad:  # otherwise the answer depends on no parameter
             loss.backward()
         with torch.no_grad():
-            if self.gradient_bound is not None:
-                clip_([self._gradient], self.gradient_bound)
+            if self.model.clip is not None:
+                clip_([self._gradient], self.model.clip)
 
     def _clip_units(self, clipped: UnitGradients) -> None:
-        divisor = self.step.protection.batch
-        assert divisor is not None
-        units = self._units if self.protects == "person" else None
+        units = self._units if self.protection.unit == "person" else None
         found = clipped(self._images[self._rows], self._labels[self._rows], used=self._used, units=units)
         with torch.no_grad():
             torch._foreach_copy_([p.grad for p in trainable(self.module) if p.grad is not None], found)
-            self._gradient.mul_(1.0 / divisor)
+            self._gradient.mul_(1.0 / self.protection.divisor(len(self._rows)))
 
     def _update(self) -> None:
-        before = versions(self.module)
-        if self._clipped is None:
-            self._clip_node()
-        else:
-            self._clip_units(self._clipped)
-        if changed := [name for name, version in versions(self.module).items() if version != before[name]]:
-            raise refusal_of_change("model", self.name, changed[0])
+        with unchanged(self.module, self.model.name, bits=False):  # no GPU is waited for
+            if self._clipped is None:
+                self._clip_node()
+            else:
+                self._clip_units(self._clipped)
         with torch.no_grad():
             self._gradient.addcmul_(self._normals(), self._noise_std)
-            step_(self.vector, self._gradient, self._step_size, self.step.ridge)
-            if self.step.diameter is not None:
-                project_(self.vector, 0.5 * self.step.diameter)
+            step_(self.vector, self._gradient, self._step_size, self.model.ridge)
+            project_(self.vector, self.model.radius)
 
     def _normals(self) -> torch.Tensor:
         if self._own_noise is not None:
@@ -224,7 +178,7 @@ class NeuralToken:
         """
         if noise is not None and self.device.type != "cpu":
             raise InvalidInput.because("noise", "given", f"a {self.device.type} draws its own")
-        redraw(self.module, make, seed, self.name)
+        redraw(self.module, make, seed, self.model.name)
         self._noise.manual_seed(seed if noise_seed is None else noise_seed)
         self._own_noise = noise
 
@@ -236,11 +190,12 @@ class NeuralToken:
         w <- project((1 - step size x ridge) w - step size x (clipped gradient + noise)). The clipped gradient is that
         of the rows' mean loss, or the sum over all persons or records, clipped one by one, over the divisor.
         """
-        divisor = None if self.protects == "node" else self.step.protection.batch
-        most = self._batch or divisor or len(rows)
-        if rows.dim() != 1 or len(rows) > most or (self.protects == "node" and len(rows) != (self._batch or len(rows))):
-            wanted = "row numbers" if self._batch is None else f"{self._batch} row numbers, the batch"
-            raise InvalidInput("rows", tuple(rows.shape), wanted if self.protects == "node" else f"at most {most} rows")
+        most = self._batch or self.protection.divisor(len(rows))
+        of_node = self.protection.unit == "node"
+        if rows.dim() != 1 or len(rows) > most or (of_node and len(rows) != most):
+            raise InvalidInput(
+                "rows", tuple(rows.shape), f"{most} row numbers, the batch" if of_node else f"at most {most} rows"
+            )
         require_positive("step_size", step_size)
         require_non_negative("noise_std", noise_std)
         self._take(rows, units)
@@ -254,22 +209,21 @@ class NeuralToken:
 
     def _take(self, rows: torch.Tensor, units: torch.Tensor | None) -> None:
         """Put the row numbers of an update where the update looks for them, a graph always in the same place."""
-        if self.protects == "record" and rows.device.type == "cpu" and len(torch.unique(rows)) < len(rows):
+        unit = self.protection.unit
+        if unit == "record" and rows.device.type == "cpu" and len(torch.unique(rows)) < len(rows):
             raise InvalidInput.because("rows", "repeated", "a record that is used twice has twice the share")
-        persons = numbered_persons(units, len(rows), self.step.protection) if self.protects == "person" else None
+        persons = numbered_persons(units, len(rows), self.protection) if unit == "person" else None
         if self._batch is None:
-            self._rows = rows.to(self.device)
-            if self.protects != "node":
-                self._used = torch.ones(len(rows), dtype=torch.bool, device=self.device)
-            if persons is not None:
-                self._units = persons.to(self.device)
-            return
+            self._make_room(len(rows))
         self._rows[: len(rows)].copy_(rows, non_blocking=True)
-        if self.protects != "node":
-            # A batch that is not full is filled up with rows that do not count.
-            self._used[: len(rows)], self._used[len(rows) :] = True, False
+        # A batch that is not full is filled up with rows that do not count.
+        self._used[: len(rows)], self._used[len(rows) :] = True, False
         if persons is not None:
             self._units[: len(rows)].copy_(persons, non_blocking=True)
+
+    def _make_room(self, rows: int) -> None:
+        self._rows, self._units = torch.zeros(2, rows, dtype=torch.int64, device=self.device).unbind()
+        self._used = torch.zeros(rows, dtype=torch.bool, device=self.device)
 
     def error(self, images: torch.Tensor, labels: torch.Tensor) -> float:
         """Return the share of images whose class is not the network's first choice, or the mean squared error."""
@@ -278,10 +232,5 @@ class NeuralToken:
         return found
 
     def parameters(self) -> NDArray[np.float32]:
-        """Return a copy of the parameters as they travel between nodes: in the order of ``module.parameters()``."""
-        with torch.no_grad():
-            return torch.cat([p.reshape(-1) for p in trainable(self.module)]).cpu().numpy()
-
-    def __repr__(self) -> str:
-        bound = "none" if self.gradient_bound is None else f"{self.gradient_bound:g}"
-        return f"NeuralToken({len(self.vector)} parameters on {self.device}, gradient bound {bound})"
+        """Return a copy of the parameters as they travel between nodes."""
+        return as_vector(self.module)

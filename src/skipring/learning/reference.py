@@ -36,12 +36,13 @@ def gradient(
     return (slopes.T @ x).ravel() / divisor
 
 
-def stepped(model: LinearModel, w: Floats, gradient: Floats, step_size: float) -> Floats:
+def stepped(model: LinearModel, w: Floats, gradient: Floats, step_size: float, ridge: float | None = None) -> Floats:
     """Return the parameters after a step along a gradient that noise was added to, within their ball.
 
-    The ridge's part is no secret, and is added to what the noise has hidden.
+    The ridge's part, by default the model's, is no secret, and is added to what the noise has hidden.
     """
-    return projected((1.0 - step_size * model.ridge) * w - step_size * gradient, model.radius)
+    ridge = model.ridge if ridge is None else ridge
+    return projected((1.0 - step_size * ridge) * w - step_size * gradient, model.radius)
 
 
 def projected(w: Floats, radius: float) -> Floats:
@@ -52,12 +53,7 @@ def projected(w: Floats, radius: float) -> Floats:
 
 def test_error(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> float:
     """Return the share of wrong rows, or the mean squared error; nan if there are no rows."""
-    return float(np.mean(row_errors(model, w, x, y))) if len(x) else math.nan
-
-
-def row_errors(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> Floats:
-    """Return for each row 1 if its predicted class is wrong, and else 0; or the squared error of its number."""
-    return model.loss.errors(_scores(model, w, x), y)
+    return float(np.mean(model.loss.errors(_scores(model, w, x), y))) if len(x) else math.nan
 
 
 def mean_loss(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> float:

@@ -20,21 +20,22 @@ from numpy.typing import NDArray
 
 from .._arrays import AnyInts, Doubles, Floats
 from ..errors import InvalidInput
+from ..privacy import Unit
 from .exact_sums import Whole
 from .networks import NeuralModel
 from .torch_module import (
+    as_vector,
     choose_device,
     drawing,
-    drawn,
     maker,
     redraw,
-    require_usable,
     rows_for,
-    trainable,
+    usable_module,
     with_parameters,
 )
-from .torch_units import UnitBound, UnitGradients
-from .torch_update import batch_loss, mean_error
+from .torch_units import UnitGradients
+from .torch_update import mean_error
+from .units import Protection
 
 Labelled = tuple[Floats, NDArray[Any]]
 #: Rows that are computed at once. A CPU is no quicker with more. Beside these a GPU's launches take no time.
@@ -58,22 +59,20 @@ class NetworkSums:
         self._x, self._y = (each.to(device) for each in rows_for(model, *train, "training"))
         self._test = rows_for(model, *test, "test")
         self._model, self._make, self._places, self._grid = model, maker(model), places, grid
-        self._module = drawn(self._make, 0).to(device)
-        require_usable(self._module, model, self._x[:0])
-        self._learned = trainable(self._module)
+        self._module = usable_module(model, self._x)
         of_one = places.shape[1]
         self._units = max(1, _AT_ONCE.get(device.type, _AT_ONCE["cpu"]) // of_one)
         if not self._units * model.clip / grid < 2.0**52:
             reason = "has more parameters than exact sums have room for"
             raise InvalidInput.because("model.name", model.name, reason)
-        bound = UnitBound(model.clip, rows=of_one, most=self._units * of_one)
-        some = self._x[:0], self._y[:0]
-        self._clipped = UnitGradients(self._module, batch_loss, bound, *some, name=model.name)
+        unit: Unit = "person" if of_one > 1 else "record"
+        protection = Protection(unit=unit, batch=self._units * of_one, rows_per_person=of_one)
+        self._clipped = UnitGradients(self._module, model, protection, self._x[:0], self._y[:0])
 
     def begin(self, seed: int) -> Doubles:
         """Draw all weights with a seed, as on a walk, and return those that learn."""
         redraw(self._module, self._make, seed, self._model.name)
-        return np.concatenate([each.detach().cpu().numpy().astype(np.float64).ravel() for each in self._learned])
+        return as_vector(self._module).astype(np.float64)
 
     def drawing(self, seed: int) -> AbstractContextManager[None]:
         """Let the module draw what it draws with a seed, as a dropout does."""

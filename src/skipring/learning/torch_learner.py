@@ -6,7 +6,6 @@ within 2.5 GB. What a step is, is in `torch_update`; which modules can learn, in
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,12 +18,21 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput
 from .learner import Learner
 from .networks import NeuralModel
-from .torch_fixed import changed_since, refusal_of_change, written_bits
-from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
-from .torch_units import UnitBound, UnitGradients, numbered_persons
+from .torch_module import (
+    as_vector,
+    choose_device,
+    drawn,
+    maker,
+    require_same_size,
+    rows_for,
+    trainable,
+    unchanged,
+    usable_module,
+)
+from .torch_units import UnitGradients, numbered_persons
 from .torch_update import batch_loss, clip_, mean_error, project_, step_
 from .units import Protection
-from .update import Noise, NothingFits, Pieces, Rows, all_at_once, require_step
+from .update import NothingFits, Pieces, Rows
 
 
 class TorchLearner(Learner):
@@ -57,11 +65,11 @@ class TorchLearner(Learner):
         self._test_x, self._test_y = rows_for(model, rows.test_x, rows.test_y, "test")
         own = {"features": self._x.numpy(), "labels": self._y.numpy()}
         super().__init__(model, rows, **own, protection=protection, rng=rng, dealt=dealt)
-        self._ridge, self._device = model.ridge, choose_device(model.device)
+        self._device = choose_device(model.device)
         self._make, self._seed = maker(model), seed
         self._at_work = threading.Lock()
-        self._module = drawn(self._make, seed).to(self._device)
-        require_usable(self._module, model, self._x[:0].to(self._device))
+        some, labels = (each[:0].to(self._device) for each in (self._x, self._y))
+        self._module = usable_module(model, some, seed)
         self._parameters = trainable(self._module)
         self._shapes = [parameter.shape for parameter in self._parameters]
         self.shape = (sum(shape.numel() for shape in self._shapes),)
@@ -71,9 +79,7 @@ class TorchLearner(Learner):
             if protection.unit == "person":
                 assert rows.persons is not None  # or they could not have been dealt
                 self._persons = torch.from_numpy(np.unique(rows.persons, return_inverse=True)[1])
-            bound = UnitBound(model.clip, rows=protection.rows_of_one, most=protection.batch)
-            some, labels = (each[:0].to(self._device) for each in (self._x, self._y))
-            self._clipped = UnitGradients(self._module, batch_loss, bound, some, labels, name=model.name)
+            self._clipped = UnitGradients(self._module, model, protection, some, labels)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -83,21 +89,12 @@ class TorchLearner(Learner):
 
     @contextmanager
     def _lent(self, pieces: list[torch.Tensor]) -> Iterator[None]:
-        """Let the module work with these parameters; on a CPU they are not copied.
-
-        If it changes them, they are overwritten, so that nobody can pass on what it made of them.
-        """
+        """Let the module work with these parameters; on a CPU they are not copied."""
         try:
             for parameter, piece, shape in zip(self._parameters, pieces, self._shapes, strict=True):
                 parameter.data = piece.view(shape).to(self._device)
-            before = written_bits(self._module)
-            try:
+            with unchanged(self._module, self.name, lent=pieces):
                 yield
-            finally:
-                if (changed := changed_since(self._module, before)) is not None:
-                    for piece in pieces:
-                        piece.fill_(math.nan)
-                    raise refusal_of_change("model.name", self.name, changed)
         finally:
             self._let_go()
 
@@ -107,58 +104,22 @@ class TorchLearner(Learner):
 
     def initial(self) -> NDArray[Any]:
         """Return weights drawn with the run's seed."""
-        start = np.empty(self.shape, self.dtype)
         fresh = drawn(self._make, self._seed)
         require_same_size(self.name, fresh, self._module, self._shapes)
-        for parameter, piece, shape in zip(trainable(fresh), self._pieces(start), self._shapes, strict=True):
-            piece.view(shape).copy_(parameter.data)
-        self._usable(start)
-        return start
+        return self._usable(as_vector(fresh))
 
-    def update(
-        self,
-        parameters: NDArray[Any],
-        *,
-        turn: int,
-        step_size: float,
-        noise_multiplier: float,
-        noise: Noise,
-        pieces: Pieces = all_at_once,
-    ) -> NDArray[Any]:
-        """Change the parameters by one noisy step, and return them; only an array that cannot be written is copied."""
-        require_step(turn, step_size, noise_multiplier)
-        std = self.noise_std(noise_multiplier)
-        w = _writeable(self._usable(parameters))
-        split = self._pieces(w)
+    def _gradient(self, w: NDArray[Any], turn: int, pieces: Pieces) -> list[NDArray[Any]]:
         with self._at_work:
-            rows, other = self._take(turn)
-            gradients = self._summed(split, rows, other, pieces)
+            gradients = self._summed(self._pieces(w), *self._take(turn), pieces)
         if self._clipped is None:
             clip_(gradients, self.gradient_bound)
-        # From here on nothing depends on the node's rows but what is in the gradients.
-        size = torch.tensor(step_size, dtype=torch.float32)
-        for piece in split:
-            # One at a time: what is used is not kept.
-            gradient = gradients.pop(0)
-            if std > 0.0:
-                noise.add(gradient.numpy(), std)
-            step_(piece, gradient, size, self._ridge)
-        project_(torch.from_numpy(w), self.radius)
-        return w
+        return [each.numpy() for each in gradients]
 
-    def close(
-        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
-    ) -> NDArray[Any]:
-        """Change the parameters by a step of noise alone, and return them."""
-        require_step(0, step_size, noise_multiplier)
-        w, std = _writeable(self._usable(parameters)), self.noise_std(noise_multiplier)
-        size = torch.tensor(step_size, dtype=torch.float32)
-        for piece in self._pieces(w):
-            nothing = torch.zeros(len(piece))
-            if std > 0.0:
-                noise.add(nothing.numpy(), std)
-            step_(piece, nothing, size, 0.0)
-        project_(torch.from_numpy(w), self.radius)
+    def _stepped(self, w: NDArray[Any], gradient: list[NDArray[Any]], step_size: float, ridge: float) -> NDArray[Any]:
+        whole, size = torch.from_numpy(w), torch.tensor(step_size, dtype=torch.float32)
+        for piece, part in zip(torch.split(whole, list(map(len, gradient))), gradient, strict=True):
+            step_(piece, torch.from_numpy(part), size, ridge)
+        project_(whole, self.radius)
         return w
 
     def _summed(
@@ -222,14 +183,10 @@ class TorchLearner(Learner):
 
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or the mean squared error."""
-        pieces = self._pieces(_writeable(self._usable(parameters)))
+        pieces = self._pieces(self._usable(parameters))
         with self._at_work, self._lent(pieces):
             return mean_error(self._module, self._test_x, self._test_y)
 
 
 def _flat(gradient: torch.Tensor) -> torch.Tensor:
     return (gradient.to_dense() if gradient.is_sparse else gradient).reshape(-1).cpu()
-
-
-def _writeable(parameters: NDArray[Any]) -> NDArray[Any]:
-    return np.require(parameters, requirements=["C", "W"])

@@ -7,16 +7,17 @@ them, or some by their numbers, and nobody waits for the device before metrics a
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput
+from .._arrays import AnyInts, Floats
 from .linear import LinearModel
+from .torch_update import project_
 
+Labelled = tuple[Floats, NDArray[Any]]
 _TEST_CHUNK = 4096
 
 
@@ -28,19 +29,14 @@ class LinearToken:
     what an update is.
     """
 
-    def __init__(
-        self, model: LinearModel, x: NDArray[Any], y: NDArray[Any], *, device: torch.device, seed: int = 0
-    ) -> None:
-        if not model.loss.on_device:
-            reason = "a loss of your own without `device_slope` and `device_value` is computed with numpy"
-            raise InvalidInput.because("model", model.name, reason)
+    def __init__(self, model: LinearModel, train: Labelled, test: Labelled, *, device: torch.device) -> None:
         self._model, self._device = model, device
-        self._x, self._y = self._rows(x, y)
+        (self._x, self._y), self._test = self._rows(*train), self._rows(*test)
         # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
         self._norms = torch.linalg.vector_norm(self._x, dim=1).clamp(min=1e-18)
         self._shape = (model.loss.scores(model.classes), model.features)
         self._w = torch.zeros(self._shape, device=device)
-        self._noise = torch.Generator(device).manual_seed(seed)
+        self._noise, self._std = torch.Generator(device), 0.0
 
     def _rows(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[torch.Tensor, torch.Tensor]:
         kind = np.float32 if len(self._model.shape) == 1 else np.int64
@@ -48,51 +44,49 @@ class LinearToken:
         rows = torch.from_numpy(np.require(x, np.float32, ["C", "W"])).to(self._device)
         return rows, torch.from_numpy(np.asarray(y, kind)).to(self._device)
 
-    def restart(self, seed: int) -> None:
-        """Begin again at 0, with fresh noise."""
+    def begin(self, seed: int, noise_std: float) -> LinearToken:
+        """Begin again at 0, with fresh noise of this deviation."""
         self._w.zero_()
         self._noise.manual_seed(seed)
+        self._std = noise_std
+        return self
 
-    def update(self, rows: slice | torch.Tensor, *, divisor: int, step_size: float, noise_std: float) -> None:
+    def update(self, rows: slice | AnyInts, divisor: int, step_size: float) -> None:
         """Take one step: the sum of the rows' clipped gradients over `divisor`, noise, ridge and projection."""
-        gradient = self._gradient(self._x[rows], self._y[rows], self._norms[rows]).div_(divisor)
-        self._step(gradient, step_size, noise_std, self._model.ridge)
+        chosen = rows if isinstance(rows, slice) else torch.from_numpy(rows)
+        gradient = self._gradient(self._x[chosen], self._y[chosen], self._norms[chosen]).div_(divisor)
+        self._step(gradient, step_size, self._model.ridge)
 
-    def close(self, *, step_size: float, noise_std: float) -> None:
+    def close(self, step_size: float) -> None:
         """Add the noise of an update and nothing else, and project."""
-        self._step(torch.zeros_like(self._w), step_size, noise_std, 0.0)
+        self._step(torch.zeros_like(self._w), step_size, 0.0)
 
-    def _step(self, gradient: torch.Tensor, step_size: float, noise_std: float, ridge: float) -> None:
-        radius, w = self._model.radius, self._w
-        if noise_std > 0.0:
-            gradient.add_(torch.randn(self._shape, generator=self._noise, device=self._device), alpha=noise_std)
-        w.mul_(1.0 - step_size * ridge).sub_(gradient, alpha=step_size)
-        if math.isfinite(radius):
-            w.mul_(torch.clamp(radius / torch.linalg.vector_norm(w), max=1.0))
+    def _step(self, gradient: torch.Tensor, step_size: float, ridge: float) -> None:
+        if self._std > 0.0:
+            gradient.add_(torch.randn(self._shape, generator=self._noise, device=self._device), alpha=self._std)
+        self._w.mul_(1.0 - step_size * ridge).sub_(gradient, alpha=step_size)
+        project_(self._w.view(-1), self._model.radius)
 
     def _gradient(self, x: torch.Tensor, y: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
         model = self._model
-        slopes = model.loss.device_slopes(self._scores(x), y, model.gradient_bound / norms)
+        slopes = model.loss.slopes(self._scores(x), y, norms, model.gradient_bound)
         return slopes.reshape(len(x), self._shape[0]).T @ x
 
     def _scores(self, x: torch.Tensor) -> torch.Tensor:
         """Return the scores of rows; one of each row without a dimension of its own."""
         return (x @ self._w.T).reshape(len(x), *self._model.shape[:-1])
 
-    def metrics(self, test: tuple[torch.Tensor, torch.Tensor]) -> tuple[float, float]:
-        """Return test error and mean loss on rows that `tests` has put on the device."""
+    def metrics(self) -> tuple[float, float]:
+        """Return test error and mean loss."""
+        rows = len(self._test[1])
         wrong = torch.zeros((), dtype=torch.float64, device=self._device)
         loss = torch.zeros_like(wrong)
-        for start in range(0, len(test[1]), _TEST_CHUNK):
-            x, y = (part[start : start + _TEST_CHUNK] for part in test)
-            errors, losses = self._model.loss.device_sums(self._scores(x), y)
-            wrong += errors
-            loss += losses
-        return float(wrong) / len(test[1]), float(loss) / len(test[1])
-
-    def tests(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Put test rows on the device."""
-        return self._rows(x, y)
+        for start in range(0, rows, _TEST_CHUNK):
+            x, y = (part[start : start + _TEST_CHUNK] for part in self._test)
+            scores = self._scores(x).double()
+            wrong += self._model.loss.errors(scores, y).sum()
+            loss += self._model.loss.values(scores, y).sum()
+        return float(wrong) / rows, float(loss) / rows
 
     def parameters(self) -> NDArray[np.float64]:
         """Return a copy of the parameters, one vector."""

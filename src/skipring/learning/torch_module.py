@@ -27,19 +27,24 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import UninitializedParameter
+from torch.nn.utils import vector_to_parameters
 
 from .._function import error_line, made_by
 from ..data import require_finite_labels, require_single_precision
 from ..errors import InvalidInput, require_integer
 from .networks import NeuralModel
-from .torch_fixed import require_fixed, unchanged
 from .update import without_tiny
 
 # A network is drawn from the generator that all threads of torch share.
 _DRAWING = threading.Lock()
 #: A seed that no run has, by which one sees what a seed decides.
 _OTHER_SEED = 0x5EED5EED5EED5EED
+#: Bits are added up in pieces of this many numbers: a CPU copies them into wider ones first.
+_PIECE = 1 << 16
+#: How often each parameter was written to, and a sum of its bits.
+Written = dict[str, tuple[int, torch.Tensor | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +55,16 @@ class Hardware:
     ----------
     device : such as ``cpu`` or ``cuda``.
     batch : rows per update; None means that every update may have another number, which no CUDA graph can.
-    graph, compile_loss, bf16 : how a GPU does it; by default all of it, as fast as it goes. Matrix products are then in
-        bfloat16, parameters and noise stay in single precision. That is for simulations: how far one record moves a sum
-        that is rounded so coarsely is not proven.
+    graph, compile_loss, bf16 : whether an update is recorded as a CUDA graph, if it can be; whether torch compiles the
+        loss; whether layers compute in bfloat16, with parameters and noise in single precision. How far one record
+        moves a sum that is rounded so coarsely is not proven: that is for simulations, which release nothing.
     """
 
     device: str | torch.device = "cpu"
     batch: int | None = None
-    graph: bool | None = None
-    compile_loss: bool | None = None
-    bf16: bool | None = None
+    graph: bool = False
+    compile_loss: bool = False
+    bf16: bool = False
 
     def __post_init__(self) -> None:
         if self.batch is not None:
@@ -67,25 +72,12 @@ class Hardware:
         elif self.graph or self.compile_loss:
             raise InvalidInput.because("batch", "missing", "a graph is recorded for a fixed number of rows")
 
-    @property
-    def on_gpu(self) -> bool:
-        """Whether it is a GPU."""
-        return torch.device(self.device).type == "cuda"
-
-    @property
-    def rounds(self) -> bool:
-        """Whether layers compute in bfloat16."""
-        return self.on_gpu if self.bf16 is None else self.bf16
-
-    @property
-    def records(self) -> bool:
-        """Whether an update is recorded as a graph, if it can be."""
-        return self.on_gpu and self.batch is not None if self.graph is None else self.graph
-
-    @property
-    def compiles(self) -> bool:
-        """Whether torch compiles the loss."""
-        return self.on_gpu and self.batch is not None if self.compile_loss is None else self.compile_loss
+    @classmethod
+    def fastest(cls, device: torch.device, batch: int | None) -> Hardware:
+        """Return how a device is quickest: a GPU with all of it that can be."""
+        on_gpu = device.type == "cuda"
+        whole = on_gpu and batch is not None
+        return cls(device=device, batch=batch, graph=whole, compile_loss=whole, bf16=on_gpu)
 
 
 def paper_cnn(data: Literal["mnist", "cifar10"]) -> nn.Sequential:
@@ -170,17 +162,18 @@ def trainable(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
+def as_vector(module: nn.Module) -> NDArray[np.float32]:
+    """Return a copy of the parameters as they travel: in the order of ``module.parameters()``."""
+    found: NDArray[np.float32] = torch.cat([each.detach().reshape(-1) for each in trainable(module)]).cpu().numpy()
+    return found
+
+
 def with_parameters(module: nn.Module, vector: NDArray[Any]) -> bool:
     """Give a module the parameters of a vector, as they travel; False if it needs another number of them."""
     parameters = trainable(module)
     if sum(parameter.numel() for parameter in parameters) != vector.size:
         return False
-    first = 0
-    with torch.no_grad():
-        for parameter in parameters:
-            piece = np.array(vector[first : first + parameter.numel()], np.float32)
-            parameter.copy_(torch.from_numpy(piece).view(parameter.shape))
-            first += parameter.numel()
+    vector_to_parameters(torch.from_numpy(np.array(vector, np.float32)).to(parameters[0].device), parameters)
     return True
 
 
@@ -204,13 +197,13 @@ def trial_rows(like: torch.Tensor, count: int) -> list[torch.Tensor]:
     return [each.to(like.device, like.dtype) for each in (rows, torch.zeros(shape))]
 
 
-def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) -> None:
-    """Refuse a module that cannot travel as a vector, or that does not take rows of such a shape and type."""
-    name = model.name
-    for of, part in module.named_modules():
-        if isinstance(part, _BatchNorm) and part.track_running_stats:
-            reason = f"layer {of} ({type(part).__name__}) keeps statistics of rows; use GroupNorm or LayerNorm"
-            raise InvalidInput.because("model.name", name, reason)
+def usable_module(model: NeuralModel, rows: torch.Tensor, seed: int = 0) -> nn.Module:
+    """Return a model's module on the device of the rows; its weights are drawn with the seed.
+
+    One that cannot travel as a vector, or does not take rows of such a shape and type, is refused.
+    """
+    module, name = drawn(maker(model), seed).to(rows.device), model.name
+    require_known_good(module, name, apart=False)
     if buffer := next((of for of, _ in module.named_buffers()), None):
         reason = f"only parameters travel between nodes, and the module has a buffer ({buffer})"
         raise InvalidInput.because("model.name", name, reason)
@@ -219,7 +212,6 @@ def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) ->
             raise InvalidInput.because("model.name", name, f"{of} has no size yet; say how many inputs it has")
         if parameter.requires_grad and parameter.dtype != torch.float32:
             raise InvalidInput.because("model.name", name, f"{of} is of type {parameter.dtype}, not torch.float32")
-    require_fixed(module, name, "model.name")
     _require_nothing_else_drawn(module, model)
     if not trainable(module):
         raise InvalidInput.because("model.name", name, "the module has no parameters to learn")
@@ -227,7 +219,7 @@ def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) ->
     tried = trial_rows(rows, 2)  # and none of the node's own, on which nothing that others notice may depend
     for some in tried:
         try:
-            with torch.no_grad(), unchanged(module, name, "model.name"):
+            with torch.no_grad(), unchanged(module, name):
                 answer = module.eval()(some)
             break
         except InvalidInput:
@@ -243,6 +235,7 @@ def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) ->
     if shape not in ([(count, classes)] if classes else [(count,), (count, 1)]):
         wanted = f"({count}, {classes}), a score for each class" if classes else f"({count},), since labels are numbers"
         raise InvalidInput.because("model.name", name, f"answers {count} rows with {shape}, and not {wanted}")
+    return module
 
 
 def _require_nothing_else_drawn(module: nn.Module, model: NeuralModel) -> None:
@@ -279,6 +272,69 @@ def _plain_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
             if name not in ("_parameters", "_buffers", "_modules"):
                 look(f"{path}.{name}" if path else name, value, 3)
     return found
+
+
+def require_known_good(module: nn.Module, name: str, *, apart: bool) -> None:
+    """Refuse layers that keep something of rows, or, if they must stay `apart`, let records depend on each other."""
+    for of, part in module.named_modules():
+        layer = called(of, part)
+        if apart and isinstance(part, _BatchNorm):
+            reason = f"{layer} mixes the records of a batch, so that none has a share of its own; GroupNorm does not"
+        elif isinstance(part, _BatchNorm | _InstanceNorm) and part.track_running_stats:
+            reason = f"{layer} keeps statistics of rows; use GroupNorm or LayerNorm"
+        elif isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
+            reason = f"{layer} changes its own parameters when it is used, by rows that no noise hides (max_norm)"
+        elif apart and isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.scale_grad_by_freq:
+            reason = f"{layer} divides a record's gradient by how often others use its words (scale_grad_by_freq)"
+        else:
+            continue
+        raise InvalidInput.because("model.name", name, reason)
+
+
+def called(name: str, part: nn.Module) -> str:
+    """Return what refusals call a layer."""
+    return f"layer {name or 'of the model'} ({type(part).__name__})"
+
+
+def written_bits(module: nn.Module, *, bits: bool = True) -> Written:
+    """Return how often each parameter and buffer was written to, and a sum of its bits.
+
+    Without `bits`, for which a GPU is waited for, it is what torch knows of parameters.
+    """
+    if not bits:
+        return {name: (each._version, None) for name, each in module.named_parameters()}
+    named = [*module.named_parameters(), *module.named_buffers()]
+    return {name: (each._version, _sum_of_bits(each)) for name, each in named}
+
+
+@contextmanager
+def unchanged(module: nn.Module, name: str, *, bits: bool = True, lent: Sequence[torch.Tensor] = ()) -> Iterator[None]:
+    """Refuse a module that changes a parameter or buffer of its own meanwhile: what changes them no noise hides.
+
+    ``nn.Embedding(max_norm=...)`` does, and so may any `forward`. What a parameter was is not kept, which would be a
+    second copy of the model. But torch counts the operations that write to a tensor, and a sum of its bits tells of
+    most others. What was `lent` is overwritten then, so that nobody can pass on what the module made of it.
+    """
+    before = written_bits(module, bits=bits)
+    try:
+        yield
+    finally:
+        for of, (version, some) in written_bits(module, bits=bits).items():
+            was, others = before.get(of, (-1, None))
+            if version != was or (some is not None and (others is None or not torch.equal(some, others))):
+                for piece in lent:
+                    piece.fill_(math.nan)
+                reason = f"changes its own parameters when it is used ({of}), by rows that no noise hides"
+                raise InvalidInput.because("model.name", name, reason)
+
+
+def _sum_of_bits(tensor: torch.Tensor) -> torch.Tensor:
+    flat = tensor.detach().reshape(-1)
+    bits = flat.view(torch.int32 if flat.element_size() == 4 else torch.uint8)
+    total = torch.zeros((), dtype=torch.int64, device=flat.device)
+    for piece in torch.split(bits, _PIECE):
+        total += piece.sum(dtype=torch.int64)
+    return total
 
 
 def rows_for(

@@ -3,7 +3,7 @@
 This is decided by the types of the layers, their options and the number of dimensions that reach them, never by trying
 rows out. A module may mix rows for some rows and weights, and not for others. By induction over the chain the rows lie
 in the first dimension and stay apart in front of every layer. Whatever is not known here, such as a module with a
-`forward` of its own, is computed unit by unit (`torch_each`), where rows of different units never meet.
+`forward` of its own, is computed unit by unit (`torch_units`), where rows of different units never meet.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
 
 from .._function import error_line
 from ..errors import InvalidInput
 from .torch_layers import LAYERS
+from .torch_module import called
 
 Result = TypeVar("Result")
 
@@ -120,9 +119,9 @@ def first_that_works(
             except InvalidInput:
                 raise
             except Exception as error:  # so may any layer, of rows that it is not made for
-                layer = _called(*(inside[-1] if inside else ("", module)))
+                layer = called(*(inside[-1] if inside else ("", module)))
                 reason = f"{layer} cannot compute made-up rows one by one: {error_line(error)}"
-                refusal = CannotCompute("model", name, reason, must_be=False)
+                refusal = CannotCompute("model.name", name, reason, must_be=False)
                 refusal.__cause__ = error
     finally:
         for handle in handles:
@@ -165,25 +164,6 @@ def _keeps_apart(part: nn.Module, x: Any) -> bool:
     if isinstance(part, _SHAPED):
         return len(part.normalized_shape) < x.dim()
     return kind in _APART or kind in (nn.Sequential, nn.Embedding)
-
-
-def require_records_apart(module: nn.Module, name: str) -> None:
-    """Refuse layers in which what becomes of a record depends on the others of its batch."""
-    for of, part in module.named_modules():
-        layer = _called(of, part)
-        if isinstance(part, _BatchNorm):
-            reason = f"{layer} mixes the records of a batch, so that none has a share of its own; GroupNorm does not"
-        elif isinstance(part, _InstanceNorm) and part.track_running_stats:
-            reason = f"{layer} keeps statistics of the records, which no noise hides"
-        elif isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.scale_grad_by_freq:
-            reason = f"{layer} divides a record's gradient by how often others use its words (scale_grad_by_freq)"
-        else:
-            continue
-        raise InvalidInput.because("model", name, reason)
-
-
-def _called(name: str, part: nn.Module) -> str:
-    return f"layer {name or 'of the model'} ({type(part).__name__})"
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:

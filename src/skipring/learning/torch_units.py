@@ -3,49 +3,31 @@
     sum over units of clip(sum of the gradients of the unit's rows, bound)
 
 Of a chain of PyTorch's own layers (`torch_rowwise`), one forward and one backward pass keep what each layer took in and
-what its output's gradient is. `torch_layers` makes lengths and sums of it. Every other module is computed unit by unit
-(`torch_each`), so that records cannot depend on each other. Nothing waits for a GPU: a CUDA graph can record it.
+what its output's gradient is. `torch_layers` makes lengths and sums of it. Nothing waits for a GPU: a CUDA graph can
+record it. Every other module is computed unit by unit (`EachUnit`), so that records cannot depend on each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
-from torch.func import functional_call
+from torch.func import functional_call, grad, vmap
 
-from ..errors import InvalidInput, require_integer, require_positive
-from .torch_each import BatchLoss, EachUnit, row_losses
-from .torch_fixed import require_fixed, unchanged
-from .torch_layers import LAYERS, ROUNDED, Units
-from .torch_module import Hardware, trial_rows
-from .torch_rowwise import layers_of_chain, mixes, require_records_apart
-from .torch_update import BELOW, LONGEST
+from ..errors import InvalidInput
+from .networks import NeuralModel
+from .torch_layers import LAYERS, ROUNDED, Units, add_weighted_, squared_lengths
+from .torch_module import Hardware, require_known_good, trial_rows, unchanged
+from .torch_rowwise import CannotCompute, first_that_works, layers_of_chain, mixes, same
+from .torch_update import BELOW, LONGEST, batch_loss
 from .units import Protection
 
-
-@dataclass(frozen=True)
-class UnitBound:
-    """How much one record or person may add to the sum of an update.
-
-    Parameters
-    ----------
-    norm : every unit's gradient, the sum over its rows, is clipped to it; one that is not finite counts as 0.
-    rows : how many rows of a batch may belong to one unit; a unit with more of them counts as 0.
-    most : the most rows that a batch may have; rounding their sum is made room for. None means as many as there are.
-    """
-
-    norm: float
-    rows: int = 1
-    most: int | None = None
-
-    def __post_init__(self) -> None:
-        require_positive("gradient_bound", self.norm)
-        require_integer("rows", self.rows, 1)
+Scales = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+#: Numbers that are kept at a time: gradients of some units.
+_KEPT = 1 << 26
 
 
 class UnitGradients:
@@ -53,31 +35,34 @@ class UnitGradients:
 
     Parameters
     ----------
-    module, loss : the network, and a function of its outputs and the labels that returns the mean loss of a batch.
-    bound : how much each of them may add.
+    module : the network.
+    model : what each unit's gradient, the sum over its rows, is clipped to; one that is not finite counts as 0.
+    protection : how many rows of a batch may belong to one unit; a unit with more of them counts as 0. It also says how
+        many rows a batch may have: rounding their sum is made room for.
     some, labels : rows and labels as they will be; only their shape and type count, since made-up ones are tried out.
     hardware : whether layers compute in bfloat16, and torch compiles the whole.
-    name : what refusals call the model.
     """
 
     def __init__(
         self,
         module: nn.Module,
-        loss: BatchLoss,
-        bound: UnitBound,
+        model: NeuralModel,
+        protection: Protection,
         some: torch.Tensor,
         labels: torch.Tensor,
         *,
         hardware: Hardware | None = None,
-        name: str = "a network",
     ) -> None:
-        require_records_apart(module, name)
-        require_fixed(module, name)
+        name = model.name
+        if model.clip is None:
+            reason = "the gradient of a network has no bound of its own; give one that each is clipped to"
+            raise InvalidInput.because("gradient_bound", "missing", reason)
+        require_known_good(module, name, apart=True)
         hardware = Hardware() if hardware is None else hardware
-        self._module, self._loss, self._bound = module, loss, bound
-        self._bf16, self._compiled = hardware.rounds, hardware.compiles
+        self._module, self._bound, self._protection = module, model.clip, protection
+        self._bf16, self._compiled = hardware.bf16, hardware.compile_loss
         self._names = [of for of, parameter in module.named_parameters() if parameter.requires_grad]
-        self._each = EachUnit(module, loss, bf16=self._bf16)
+        self._each = EachUnit(module, bf16=self._bf16)
         self._traced: Callable[..., list[torch.Tensor]] | None = None
         # No row of a node: whether a module is taken, and how it is computed, must not depend on a node's rows.
         tried = [
@@ -90,7 +75,7 @@ class UnitGradients:
             if self._layers is None:
                 if mixes(module, *tried[:2]):
                     raise InvalidInput.because(
-                        "model", name, "its answer to one record depends on the others of a batch"
+                        "model.name", name, "its answer to one record depends on the others of a batch"
                     )
                 self._each.try_out(tried, answers, name)
         #: Whether each unit's gradient is computed by itself, which is slow.
@@ -138,11 +123,11 @@ class UnitGradients:
             # The rows of a unit side by side, and those that do not count at the end.
             index, order = torch.sort(torch.where(counted, units, rows), stable=True)
             x, y, heard = x[order], y[order], None if heard is None else heard[order]
-            together = Units(rows, index, self._bound.rows)
+            together = Units(rows, index, self._protection.rows_per_person)
             many = torch.zeros(rows + 1, dtype=torch.int64, device=x.device).index_add_(
                 0, index, torch.ones_like(index)
             )
-            counted = (many <= self._bound.rows) & (torch.arange(rows + 1, device=x.device) < rows)
+            counted = (many <= self._protection.rows_per_person) & (torch.arange(rows + 1, device=x.device) < rows)
         if self._layers is None:
             return self._each.sum(x, y, heard, together, lambda square, who: self._scales(square, counted[who], rows))
         return self._at_once(parameters, x, y, heard, together, counted)
@@ -161,12 +146,12 @@ class UnitGradients:
             learned = {name: each.detach().requires_grad_() for name, each in zip(self._names, parameters, strict=True)}
             with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self._bf16):
                 answers = functional_call(self._module, learned, (x,))
-            losses = row_losses(self._loss, answers, y)
+            losses = row_losses(answers, y)
             total = (losses if heard is None else torch.where(heard, losses, 0.0)).sum()
         for of, calls in seen.items():
             if len(calls) != 1:
                 reason = f"layer {of} was used {len(calls)} times, but not when the module was tried out"
-                raise InvalidInput.because("model", type(self._module).__name__, reason)
+                raise InvalidInput.because("model.name", type(self._module).__name__, reason)
         ends = [calls[0][1] for calls in seen.values()]
         found: Any = torch.autograd.grad(total, ends, allow_unused=True) if ends and total.requires_grad else ()
         with torch.no_grad():
@@ -192,9 +177,126 @@ class UnitGradients:
         """Return what each unit's gradient is multiplied with, and whether it counts at all."""
         length = torch.sqrt(square)
         counts = counted & (length <= LONGEST)  # false also of what is not a number
-        most = rows if self._bound.most is None else self._bound.most
-        bound = self._bound.norm * BELOW / (1.0 + ROUNDED * most)
+        most = max(rows, self._protection.batch or rows)
+        bound = self._bound * BELOW / (1.0 + ROUNDED * most)
         return torch.where(counts, torch.clamp(bound / length, max=1.0), 0.0), counts
+
+
+def row_losses(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the loss of each row by itself."""
+    if answers.dtype in (torch.bfloat16, torch.float16):
+        answers = answers.float()
+    losses: torch.Tensor = vmap(lambda answer, label: batch_loss(answer[None], label[None]))(answers, labels)
+    return losses
+
+
+class EachUnit:
+    """A module, and the gradient of each unit by itself: slow, and of any architecture.
+
+    Several units at a time through ``torch.func.vmap``; one after the other where a module, such as an LSTM, does not
+    allow that. Both ways the module is only ever given the rows of one unit, so it cannot mix those of several,
+    whatever its `forward` does. And a dropout draws anew for each. What is kept is bounded: a gradient for each of some
+    units.
+    """
+
+    def __init__(self, module: nn.Module, *, bf16: bool) -> None:
+        self._module, self._bf16 = module, bf16
+        self._names = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+        #: Whether several units are computed at a time, without waiting for a GPU.
+        self.together = True
+
+    def try_out(self, some: Sequence[torch.Tensor], y: torch.Tensor, name: str) -> None:
+        """Find out with made-up rows whether the module allows several units at a time, or only one, or none."""
+        for self.together in (True, False):
+            try:
+                return first_that_works(self._module, name, some, lambda x: self._remembers_nothing(x, y, name))
+            except CannotCompute:  # what a module does under vmap fails in many ways
+                if not self.together:
+                    raise
+
+    def _remembers_nothing(self, x: torch.Tensor, y: torch.Tensor, name: str) -> None:
+        """Refuse a module whose gradient of a unit depends on the units that it has seen before."""
+        first, _, again = (self._of_rows(rows, y) for rows in (x, x.flip(0), x))
+        if not all(same(mine, theirs) for mine, theirs in zip(first, again, strict=True)):
+            raise InvalidInput.because("model.name", name, "it keeps something of the records that it has seen before")
+
+    def _of_rows(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        if not self.together:
+            parts = [self._one(x[row : row + 1], y[row : row + 1]) for row in range(len(x))]
+            return [torch.cat(each) for each in zip(*parts, strict=True)]
+        mask = torch.ones(len(x), 1, dtype=torch.bool, device=x.device)
+        return self._together(self._parameters(), x[:, None], y[:, None], mask)
+
+    def _parameters(self) -> dict[str, torch.Tensor]:
+        parameters = dict(self._module.named_parameters())
+        return {name: parameters[name].detach() for name in self._names}
+
+    def _unit_loss(
+        self, parameters: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor
+    ) -> torch.Tensor:
+        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self._bf16):
+            answers = functional_call(self._module, dict(parameters), (x,))
+        return torch.where(mask, row_losses(answers, y), 0.0).sum()
+
+    def _together(self, parameters: Any, x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor) -> list[torch.Tensor]:
+        each = vmap(grad(self._unit_loss), in_dims=(None, 0, 0, 0), randomness="different")(parameters, x, y, mask)
+        return [each[name].detach() for name in self._names]
+
+    def _one(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        parameters = {name: value.requires_grad_() for name, value in self._parameters().items()}
+        everywhere = torch.ones(len(x), dtype=torch.bool, device=x.device)
+        with torch.enable_grad():
+            loss = self._unit_loss(parameters, x, y, everywhere)
+            if not loss.requires_grad:  # the answer depends on no parameter
+                return [torch.zeros_like(value)[None] for value in parameters.values()]
+            found: Any = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+        return [
+            torch.zeros_like(value)[None] if each is None else (each.to_dense() if each.is_sparse else each)[None]
+            for value, each in zip(parameters.values(), found, strict=True)
+        ]
+
+    def sum(
+        self, x: torch.Tensor, y: torch.Tensor, heard: torch.Tensor | None, units: Units, scales: Scales
+    ) -> list[torch.Tensor]:
+        """Return the sum of all units' gradients, each scaled; `scales` is told squared lengths and who they are of."""
+        table, mask = _rows_of_units(units, len(x), x.device)
+        mask = mask if heard is None else mask & heard[table]
+        parameters = self._parameters()
+        # In double precision: a sum of many rows, one after the other, must not lose any of them.
+        sums = [torch.zeros_like(value, dtype=torch.float64).flatten() for value in parameters.values()]
+        at_once = max(1, _KEPT // sum(value.numel() for value in sums)) if self.together else 1
+        for first in range(0, len(table), at_once):
+            some = slice(first, min(len(table), first + at_once))
+            if self.together:
+                each = self._together(parameters, x[table[some]], y[table[some]], mask[some])
+            else:
+                rows = table[first][mask[first]]
+                if not len(rows):
+                    continue
+                each = self._one(x[rows], y[rows])
+            with torch.no_grad():
+                square = torch.stack([squared_lengths(value) for value in each]).sum(0)
+                scale, counts = scales(square, torch.arange(some.start, some.stop, device=x.device))
+                for total, value in zip(sums, each, strict=True):
+                    add_weighted_(total, value.flatten(1).masked_fill(~counts[:, None], 0.0), scale)
+        # One after the other: what is rounded is not kept.
+        return [sums.pop(0).to(value.dtype).view(value.shape) for value in parameters.values()]
+
+
+def _rows_of_units(units: Units, rows: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the rows of each unit in a table, and which of its places are taken; others repeat the unit's last row."""
+    if units.index is None:
+        table = torch.arange(rows, device=device)[:, None]
+        return table, torch.ones_like(table, dtype=torch.bool)
+    ones = torch.ones(rows, dtype=torch.int64, device=device)
+    many = torch.zeros(units.count + 1, dtype=torch.int64, device=device).index_add_(0, units.index, ones)
+    place = torch.arange(units.most, device=device)[None, :]
+    start = (torch.cumsum(many, 0) - many)[:, None]
+    # Rows that do not count come last, and are nobody's.
+    mask = (place < many[:, None])[: units.count]
+    table = start + torch.minimum(place, (many[:, None] - 1).clamp(min=0))
+    return table[: units.count].clamp(max=rows - 1), mask
 
 
 def numbered_persons(units: torch.Tensor | None, rows: int, protection: Protection) -> torch.Tensor:

@@ -14,13 +14,14 @@ update.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from .._arrays import AnyInts
 from ..errors import InvalidInput, require_integer
 from ..privacy import Unit
+from .linear import LinearModel
+from .networks import NeuralModel
 
 #: The stream of random numbers that deals a node's rows into parts: the same in a simulation and at the node.
 _PARTS = 2**32 - 5
@@ -38,18 +39,6 @@ def rows_of_one(unit: Unit, given: int | None) -> int:
     if unit != "person" and given is not None:
         raise InvalidInput.because("rows_per_person", given, f"is for persons, and what is protected is a {unit}")
     return 1 if given is None else given
-
-
-class Bounded(Protocol):
-    """A model, as far as its bound is concerned."""
-
-    @property
-    def gradient_bound(self) -> float:
-        """The largest norm of a gradient."""
-
-    @property
-    def bounds_rows(self) -> bool:
-        """Whether each row's gradient has that bound; else only what is clipped to it has."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +78,14 @@ class Protection:
         """Return what the sum over the rows of an update is divided by, if it takes these rows."""
         return rows if self.unit == "node" or self.batch is None else self.batch
 
-    def contribution(self, model: Bounded) -> float:
+    def contribution(self, model: LinearModel | NeuralModel) -> float:
         """Return the most that one unit can contribute to the sum (for nodes: to the mean) of an update."""
         rows = self.rows_per_person if model.bounds_rows else 1
         return rows * model.gradient_bound
 
-    def noise_std(self, model: Bounded, noise_multiplier: float) -> float:
+    def noise_std(self, model: LinearModel | NeuralModel, noise_multiplier: float) -> float:
         """Return the standard deviation of the noise on an update's gradient."""
-        bound = noise_multiplier * self.contribution(model)
-        return bound if self.unit == "node" or self.batch is None else bound / self.batch
+        return noise_multiplier * self.contribution(model) / self.divisor(1)
 
     def parts(self, units: int) -> int:
         """Return how many parts a node with this number of units (for nodes: any) has."""
@@ -111,9 +99,7 @@ class Protection:
     @property
     def units_per_update(self) -> int:
         """The most units that an update takes."""
-        if self.unit == "node" or self.batch is None:
-            return 1
-        return self.batch // self.rows_per_person
+        return self.divisor(1) // self.rows_per_person
 
 
 def parts_stream(seed: int, node: int) -> np.random.Generator:

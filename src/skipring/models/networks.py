@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..errors import InvalidInput
-from ..learning import NeuralModel, drawn, maker, require_usable, rows_for, with_parameters
+from ..learning import NeuralModel, drawn, maker, rows_for, usable_module, with_parameters
 
 _CHUNK = 2000
 
@@ -60,9 +60,8 @@ def _with_fixed(module: nn.Module, fixed: NDArray[np.uint8]) -> bool:
 
 def network(model: NeuralModel, parameters: NDArray[Any], fixed: NDArray[np.uint8]) -> nn.Module:
     """Return the module of a network with these parameters, and weights that do not learn, ready to answer rows."""
-    module = drawn(maker(model), 0)
     some, _ = rows_for(model, np.zeros((1, model.features), np.float32), np.zeros(1), "made-up")
-    require_usable(module, model, some[:0])
+    module = usable_module(model, some)
     if not with_parameters(module, parameters):
         reason = f"makes a module of another size than the {parameters.size} parameters of the model's file"
         raise InvalidInput.because("model.name", model.name, reason)

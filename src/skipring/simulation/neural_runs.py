@@ -35,52 +35,37 @@ class NeuralRuns:
         require_torch(model.name)
         from ..learning import (
             Hardware,
-            NetworkStep,
             NeuralToken,
-            batch_loss,
             choose_device,
-            drawn,
             maker,
-            require_usable,
             rows_for,
+            usable_module,
         )
 
         device = choose_device(model.device)
         x, y = rows_for(model, setup.data.features, setup.data.labels, "training")
         test_x, test_y = rows_for(model, setup.test_x, setup.test_y, "test")
         self._make = maker(model)
-        module = drawn(self._make, setup.run.simulation.seed).to(device)
-        require_usable(module, model, x[:0].to(device))
         # As numbers, also where all are whole shades of grey: bytes are rounded in another way, and every single image
         # would decide whether there can be bytes.
         x, y, self._test = _laid_out(x.to(device)), y.to(device), (_laid_out(test_x.to(device)), test_y.to(device))
         # A function's module may do what no graph can record, and draw from the generator that all threads share. It is
         # computed one operation after the other and one run after the other, in single precision, as at a node.
         self._own = model.is_function
-        by_default = False if self._own else None
-        hardware = Hardware(
-            device=device,
-            batch=_rows_of_all_updates(setup),
-            graph=by_default,
-            compile_loss=by_default,
-            bf16=by_default,
-        )
-        step = NetworkStep(
-            protection=setup.protection, gradient_bound=model.clip, diameter=model.diameter, ridge=model.ridge
-        )
+        batch = _rows_of_all_updates(setup)
+        hardware = Hardware(device=device, batch=batch) if self._own else Hardware.fastest(device, batch)
         #: How many runs go on at once. One run's small layers leave most of a GPU idle; a CPU is busy with one.
         self.parallel = _SIDE_BY_SIDE if device.type == "cuda" and not self._own else 1
         self._device = device
         self._tokens: SimpleQueue[NeuralToken] = SimpleQueue()
-        for number in range(self.parallel):
+        for _ in range(self.parallel):
             token = NeuralToken(
-                module if number == 0 else drawn(self._make, setup.run.simulation.seed),
-                batch_loss,
+                model,
+                usable_module(model, x, setup.run.simulation.seed),
                 x,
                 y,
-                step=step,
+                protection=setup.protection,
                 hardware=hardware,
-                name=model.name,
             )
             token.prepare()  # here, one after another: compiling is not made for several threads
             self._tokens.put(token)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,8 +47,8 @@ class WideRuns:
         if model.loss.on_device and (device := _gpu(setup.run.model.device)) is not None:
             from ..learning import LinearToken  # PyTorch is loaded only where it is needed
 
-            self._token = LinearToken(model, self._rows.x, self._rows.y, device=device)
-            self._test = self._token.tests(setup.test_x, setup.test_y)
+            rows, test = (self._rows.x, self._rows.y), (setup.test_x, setup.test_y)
+            self._token = LinearToken(model, rows, test, device=device)
         else:
             self._norms = reference.row_norms(self._rows.x)
 
@@ -62,9 +61,11 @@ class WideRuns:
         self, setup: Setup, number: int, rng: np.random.Generator, hops: Hops, stopped: Callable[[], bool]
     ) -> Learned:
         """Walk the token along a path. A walk of minutes looks at every hop whether it is `stopped`."""
-        with nullcontext() if self._token is None else self._lock:
-            steps = _Plain(setup, self, rng) if self._token is None else _OnDevice(setup, self, rng)
-            return self._walk(setup, number, rng, hops, stopped, steps)
+        if self._token is None:
+            return self._walk(setup, number, rng, hops, stopped, _Plain(setup, self, rng))
+        std = setup.protection.noise_std(setup.model, setup.noise_multiplier)
+        with self._lock:
+            return self._walk(setup, number, rng, hops, stopped, self._token.begin(int(rng.integers(2**31)), std))
 
     def _walk(
         self,
@@ -73,7 +74,7 @@ class WideRuns:
         rng: np.random.Generator,
         hops: Hops,
         stopped: Callable[[], bool],
-        steps: _Plain | _OnDevice,
+        steps: _Plain | LinearToken,
     ) -> Learned:
         rows, protection, fewer = self._rows, setup.protection, hops.fewer
         sizes = setup.step_sizes.first(setup.hops)
@@ -121,15 +122,16 @@ class _Plain:
     def update(self, rows: slice | NDArray[Any], divisor: int, step_size: float) -> None:
         """Take one step."""
         x, y, norms = self._rows.x[rows], self._rows.y[rows], self._norms[rows]
-        gradient = reference.gradient(self._model, self._w, x, y, divisor, norms)
-        if self._std > 0.0:
-            gradient += self._std * self._rng.standard_normal(len(gradient))
-        self._w = reference.stepped(self._model, self._w, gradient, step_size)
+        self._step(reference.gradient(self._model, self._w, x, y, divisor, norms), step_size, self._model.ridge)
 
     def close(self, step_size: float) -> None:
         """Add noise alone."""
-        noise = self._std * self._rng.standard_normal(len(self._w)) if self._std > 0.0 else 0.0
-        self._w = reference.projected(self._w - step_size * noise, self._model.radius)
+        self._step(np.zeros_like(self._w), step_size, 0.0)
+
+    def _step(self, gradient: Floats, step_size: float, ridge: float) -> None:
+        if self._std > 0.0:
+            gradient += self._std * self._rng.standard_normal(len(gradient))
+        self._w = reference.stepped(self._model, self._w, gradient, step_size, ridge)
 
     def metrics(self) -> tuple[float, float]:
         """Return test error and mean loss."""
@@ -139,35 +141,6 @@ class _Plain:
     def parameters(self) -> Floats:
         """Return the model."""
         return self._w
-
-
-class _OnDevice:
-    """A run in single precision, on a GPU."""
-
-    def __init__(self, setup: Setup, shared: WideRuns, rng: np.random.Generator) -> None:
-        assert shared._token is not None
-        self._token, self._test = shared._token, shared._test
-        self._std = setup.protection.noise_std(setup.model, setup.noise_multiplier)
-        self._token.restart(int(rng.integers(2**31)))
-
-    def update(self, rows: slice | NDArray[Any], divisor: int, step_size: float) -> None:
-        """Take one step."""
-        import torch
-
-        chosen = rows if isinstance(rows, slice) else torch.from_numpy(rows)
-        self._token.update(chosen, divisor=divisor, step_size=step_size, noise_std=self._std)
-
-    def close(self, step_size: float) -> None:
-        """Add noise alone."""
-        self._token.close(step_size=step_size, noise_std=self._std)
-
-    def metrics(self) -> tuple[float, float]:
-        """Return test error and mean loss."""
-        return self._token.metrics(self._test)
-
-    def parameters(self) -> Floats:
-        """Return the model."""
-        return self._token.parameters()
 
 
 def _gpu(asked: str) -> Any:
