@@ -16,6 +16,7 @@ from torch.nn import functional
 from skipring.errors import InvalidInput
 from skipring.learning import NetworkSums, NeuralModel, torch_laps
 from skipring.learning.gradient_laps import GradientLaps
+from skipring.learning.torch_layers import ROUNDED
 
 MODULES = """
 import torch
@@ -200,6 +201,16 @@ def test_a_unit_that_is_not_finite_adds_nothing(function: str) -> None:
         <= 1e-5 * CLIP / GradientLaps(model_of(function), 0.5, 3).sum_of(0).grid
     )
     assert not sums.sum(np.full_like(weights, math.nan), np.arange(8)).any()
+
+
+def test_a_unit_adds_less_than_its_bound_by_what_a_whole_piece_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a piece that is not full: its room follows from how many rows a piece may have."""
+    monkeypatch.setitem(torch_laps._AT_ONCE, "cpu", 1 << 16)
+    x, y = rows_of(4, 6)
+    sums, weights, kind = sums_of("chain", x, y, np.arange(6).reshape(2, 3))
+    found = np.linalg.norm(sums.sum(weights * 30.0, np.array([1])) * kind.grid)
+    most = CLIP / (1.0 + ROUNDED * ((1 << 16) // 3 * 3))
+    assert most * (1.0 - 1e-4) < found <= most + kind.grid * math.sqrt(len(weights))
 
 
 def test_pieces_are_added_as_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
