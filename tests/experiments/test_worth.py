@@ -15,7 +15,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
-from skipring.data import NodeData, Schema, load_dataset, made_up_rows
+from skipring.data import NodeData, Schema, from_arrays, load_dataset, made_up_rows
 from skipring.errors import InvalidInput
 from skipring.experiments import Band, Worth, WorthRow, baselines, worth
 from skipring.experiments.solver import RIDGES, cross_validated
@@ -227,6 +227,21 @@ def test_together_by_laps_is_the_simulation_of_laps(epsilon: float | None) -> No
     assert score.log_loss is not None
     assert score.log_loss[1] == pytest.approx(result.loss[0, -1], abs=1e-9)
     assert score.noise_multiplier == pytest.approx(result.resolved.noise_multiplier)
+
+
+@pytest.mark.parametrize("schedule", ["laps", "random-ring"])
+@pytest.mark.parametrize("who", ["together", "alone", "pooled"])
+def test_no_epsilon_is_kept_where_labels_decide_on_noise_or_lateness(schedule: str, who: str) -> None:
+    rng = np.random.default_rng(1)
+    x, groups = rng.normal(size=(60, 3)), np.arange(60) % 5
+    late = {"stragglers": {"slow_class": 1}, "delay": {"law": "exponential:1", "timeout": 2.0}}
+    for labels, more in ((3.0 * x[:, 0], {}), ((x[:, 0] > 0.0).astype(int), late)):
+        run = parse_run({"schedule": {"name": schedule}} | more).having(data={"name": "arrays", "path": None})
+        split = OneSplit(run, from_arrays(x, labels, groups))
+        assert split.score(Case(who)).noise_multiplier == 0.0
+        with pytest.raises(InvalidInput, match="labels") as refused:
+            split.score(Case(who, 1.0))
+        assert refused.value.parameter == "privacy.epsilon"
 
 
 def test_rows_of_persons_are_pooled_and_left_alone_with_their_persons() -> None:

@@ -111,6 +111,23 @@ def test_no_row_moves_a_sum_further_than_is_said(loss: str, mu: float) -> None:
     assert 0.7 * said <= largest <= said
 
 
+@pytest.mark.parametrize("size", [1e-3, 1.0, 40.0])
+def test_how_many_rows_there_are_decides_nothing_about_others(size: float) -> None:
+    """Labels put every slope on a step of the grid, where the last bit of a score decides."""
+    rng = np.random.default_rng(1)
+    model = model_of("squared", 31, label_bound=100.0)
+    rule, cut = GradientLaps(model, 9.0, 20), on_grid(unit_rows(rng, 203, 31))
+    state = LapState(1, rng.normal(size=31) * size, np.zeros(0))
+    for among in (203, 202, 100, 1):
+        scores = np.concatenate([cut[low : low + among] @ state.model / 2.0**20 for low in range(0, 203, among)])
+        for labels in (scores - 0.25 * rule.bound, scores + 0.125 * rule.bound):
+            whole = rule.contribution(state, cut, labels)
+            alone = [rule.contribution(state, cut[[row]], labels[[row]]) for row in range(203)]
+            assert np.array_equal(whole, np.sum(alone, axis=0))
+            fewer = rule.contribution(state, cut[1:], labels[1:])
+            assert np.array_equal(whole, alone[0] + fewer)
+
+
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
 def test_without_noise_laps_end_where_the_gradient_is_zero(loss: str) -> None:
     rng = np.random.default_rng(3)

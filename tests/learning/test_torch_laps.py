@@ -16,6 +16,7 @@ from torch.nn import functional
 from skipring.errors import InvalidInput
 from skipring.learning import NetworkSums, NeuralModel, torch_laps
 from skipring.learning.gradient_laps import GradientLaps
+from skipring.learning.torch_layers import ROUNDED
 
 MODULES = """
 import torch
@@ -28,6 +29,15 @@ class Folded(nn.Module):
     def forward(self, x):
         return self.last(torch.selu(self.layer(x.view(-1, 1, 2, 3))).flatten(1))
 
+class Drawing(nn.Module):  # of units one after the other; it draws once, or twice for a row with a large number
+    def __init__(self):
+        super().__init__()
+        self.layer, self.dropped, self.last = nn.Linear(6, 5), nn.Dropout(0.5), nn.Linear(5, 3)
+    def forward(self, x):
+        found = self.dropped(self.layer(x))
+        return self.last(self.dropped(found) if x.abs().max().item() > 100.0 else found)
+
+def drawing(): return Drawing()
 def chain(): return nn.Sequential(nn.Linear(6, 5), nn.SELU(), nn.Linear(5, 3))
 def folded(): return Folded()
 def half():
@@ -158,6 +168,27 @@ def test_a_person_s_rows_decide_nothing_about_those_of_others(function: str) -> 
     assert not np.array_equal(all_rows.sum(weights, everyone), some.sum(weights, everyone))
 
 
+@pytest.mark.parametrize("fewer", [False, True])
+def test_how_often_one_unit_draws_decides_nothing_about_others(fewer: bool) -> None:
+    """With the same seed for a dropout: a person with fewer rows, or a row for which the module draws twice."""
+    x, y = rows_of(6, 60)
+    x, places = np.clip(x, -50.0, 50.0), np.arange(60).reshape(20, 3)
+    other, table = x.copy(), places.copy()
+    if fewer:
+        table[0, 1:] = -1
+    else:
+        other[0] = 1000.0
+    found = []
+    for rows, those in ((x, places), (other, table)):
+        sums, weights, kind = sums_of("drawing", rows, y, those)
+        assert not sums._clipped._each.together
+        with sums.drawing(5):
+            found.append([sums.sum(weights, np.arange(20)) for _ in range(2)])
+    for before, after in zip(*found, strict=True):
+        assert 0.0 < np.linalg.norm((before - after) * kind.grid) <= kind.sensitivity
+    assert not np.array_equal(found[0][0], found[0][1])
+
+
 @pytest.mark.parametrize("function", ["chain", "folded"])
 def test_a_unit_that_is_not_finite_adds_nothing(function: str) -> None:
     x, y = rows_of(3, 8)
@@ -170,6 +201,16 @@ def test_a_unit_that_is_not_finite_adds_nothing(function: str) -> None:
         <= 1e-5 * CLIP / GradientLaps(model_of(function), 0.5, 3).sum_of(0).grid
     )
     assert not sums.sum(np.full_like(weights, math.nan), np.arange(8)).any()
+
+
+def test_a_unit_adds_less_than_its_bound_by_what_a_whole_piece_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a piece that is not full: its room follows from how many rows a piece may have."""
+    monkeypatch.setitem(torch_laps._AT_ONCE, "cpu", 1 << 16)
+    x, y = rows_of(4, 6)
+    sums, weights, kind = sums_of("chain", x, y, np.arange(6).reshape(2, 3))
+    found = np.linalg.norm(sums.sum(weights * 30.0, np.array([1])) * kind.grid)
+    most = CLIP / (1.0 + ROUNDED * ((1 << 16) // 3 * 3))
+    assert most * (1.0 - 1e-4) < found <= most + kind.grid * math.sqrt(len(weights))
 
 
 def test_pieces_are_added_as_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,7 +193,7 @@ def test_no_delta_is_stated_that_no_noise_supports(accountant: Accountant) -> No
     if isinstance(accountant, LapsAccountant):
         least = accountant.laps.tail(accountant.coalition)
         assert accountant.delta(1e5) == pytest.approx(least, rel=1e-9)
-        assert LEAST_DELTA < least < 1e-30
+        assert LEAST_DELTA < least < 1e-18
     else:
         assert accountant.delta(1e5) == LEAST_DELTA
 

@@ -266,6 +266,7 @@ class EachUnit:
         # In double precision: a sum of many rows, one after the other, must not lose any of them.
         sums = [torch.zeros_like(value, dtype=torch.float64).flatten() for value in parameters.values()]
         at_once = max(1, _KEPT // sum(value.numel() for value in sums)) if self.together else 1
+        seeds = [] if self.together else torch.randint(2**63 - 1, (len(table),)).tolist()
         for first in range(0, len(table), at_once):
             some = slice(first, min(len(table), first + at_once))
             if self.together:
@@ -274,7 +275,10 @@ class EachUnit:
                 rows = table[first][mask[first]]
                 if not len(rows):
                     continue
-                each = self._one(x[rows], y[rows])
+                # How often one unit draws, as a dropout does, must not decide what the next one draws.
+                with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+                    torch.manual_seed(seeds[first])
+                    each = self._one(x[rows], y[rows])
             with torch.no_grad():
                 square = torch.stack([squared_lengths(value) for value in each]).sum(0)
                 scale, counts = scales(square, torch.arange(some.start, some.stop, device=x.device))

@@ -36,8 +36,9 @@ from .record import Protected
 _UP = 1.0 + 1e-12
 #: The grid of a sum is at most this, over the root of its coordinates, in units of what one unit contributes at most.
 FINEST = 1e-6
-#: Shares of noise are Gaussian up to this many standard deviations (`network.node.noise`).
-_REACH = 16.0
+#: Shares of noise are Gaussian up to this many standard deviations: a simulation's, which numpy draws, have no values
+#: beyond 12.22, and those of nodes (`network.node.noise`) are beyond 16 coarser.
+_REACH = 12.0
 #: The most laps of a run.
 MOST_LAPS = 10**7
 #: Squares of such noise are numbers that a double holds.

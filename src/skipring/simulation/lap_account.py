@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..errors import require_positive
+from ..errors import InvalidInput, require_positive
 from ..privacy import (
     InThisRun,
     Lap,
@@ -25,8 +25,10 @@ from .setup import Course, RunOutput, Setup
 
 
 def planned_laps(setup: Course) -> PlannedLaps:
-    """Return the record of a setup's laps, before they happen."""
+    """Return the record of a setup's laps, before they happen; refuse what nothing is promised for."""
     assert isinstance(setup.schedule, Laps)
+    if setup.why_no_privacy:
+        raise InvalidInput.because("epsilon", "asked for", setup.why_no_privacy)
     return PlannedLaps(
         among=setup.schedule,
         laps=setup.steps,
