@@ -417,7 +417,7 @@ def test_the_record_of_laps_has_their_weights_and_all_numbers_of_parts() -> None
     setup = setup_of(data={"split": "power-law"}, learning={"batch": 30})
     planned = planned_laps(setup)
     assert len(setup.part_counts) > 1
-    assert planned.weights == lap_rule(setup).weights == (0.3, 0.175, 0.175, 0.175, 0.175)
+    assert planned.weights == lap_rule(setup).weights == (0.25, 0.1875, 0.1875, 0.1875, 0.1875)
     assert planned.unit == Protected(parts=setup.part_counts)
     happened = laps_that_happened(setup, run_one(setup, 0))
     each = [lap.mu2(1) for lap in happened.opened]
