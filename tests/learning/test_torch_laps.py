@@ -164,6 +164,12 @@ def test_a_person_s_rows_decide_nothing_about_those_of_others(function: str) -> 
     broken[places[4]] = 3e38  # one whose gradient is not finite
     without, fewer_without = (sums_of(function, broken, y, table)[0] for table in (places, fewer))
     everyone = np.arange(10)
+    spoilt = x.copy()
+    spoilt[0] = 3e38  # the first row of all, which is nobody's but the first person's
+    assert sums_of(function, spoilt, y, fewer)[0].sum(weights, everyone[1:]).any()
+    assert np.array_equal(
+        sums_of(function, spoilt, y, fewer)[0].sum(weights, everyone[1:]), some.sum(weights, everyone[1:])
+    )
     assert np.array_equal(without.sum(weights, everyone), fewer_without.sum(weights, everyone))
     assert not np.array_equal(all_rows.sum(weights, everyone), some.sum(weights, everyone))
 

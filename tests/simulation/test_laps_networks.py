@@ -24,6 +24,7 @@ from skipring.simulation import Interrupted, simulate
 from skipring.simulation.build import build
 from skipring.simulation.engine import run_one
 from skipring.simulation.lap_account import laps_that_happened, planned_laps
+from skipring.simulation.lap_rows import NetworkRows
 from skipring.simulation.laps import LapRuns, _noise, lap_rule, share_in
 
 MODULES = """
@@ -132,6 +133,10 @@ def test_a_person_moves_a_network_s_sum_once_and_a_linear_model_s_as_often_as_it
         kind = lap_rule(setup).sum_of(0)
         opened = laps_that_happened(setup, run_one(setup, 0)).opened
         assert {lap.sensitivity for lap in opened} == {times * kind.sensitivity}
+        if setup is network:  # whose persons have two rows, and room for three
+            runs = LapRuns(setup)
+            assert isinstance(runs._rows, NetworkRows)
+            assert runs._rows._sums._places.shape[1] == 3
         assert opened[0].mu2(1) == pytest.approx(lap_rule(setup).mu ** 2 / 6)
 
 

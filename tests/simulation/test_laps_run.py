@@ -19,6 +19,7 @@ from skipring.privacy import ALL_OTHERS, OUTSIDER, WHOLE_NODE, LapsAccountant, P
 from skipring.report.result import result_notes, result_rows
 from skipring.runs import Known, parse_run, resolve, with_changes
 from skipring.simulation import Result, simulate
+from skipring.simulation import laps as simulated_laps
 from skipring.simulation.build import build
 from skipring.simulation.engine import prepare_runs, run_one
 from skipring.simulation.lap_account import laps_that_happened, planned_laps
@@ -73,6 +74,28 @@ def test_a_sum_has_the_noise_of_the_formula() -> None:
     )
     assert np.array_equal(exact, again)
     assert rows == len(data.labels)
+
+
+def test_each_lap_has_the_noise_that_its_record_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own share, of each node that takes part, also where few numbers are drawn at a time."""
+    setup = setup_of(delay={"law": "exponential:1", "timeout": 1.5}, laps={"floor": 3.0})
+    drawn: list[tuple[int, float, int]] = []
+
+    def noted(rule: Any, lap: int, share: float, nodes: int, rng: Any) -> int:
+        drawn.append((lap, share, nodes))
+        return 0
+
+    monkeypatch.setattr(simulated_laps, "_noise", noted)
+    output = run_one(setup, 0)
+    opened = laps_that_happened(setup, output).opened
+    assert drawn == [(number, lap.share, lap.participants) for number, lap in enumerate(opened)]
+    assert drawn[0][1] != drawn[1][1]
+    assert planned_laps(setup).dimension == len(lap_rule(setup).sum_of(0).scales)
+    monkeypatch.undo()
+    rule = lap_rule(setup)
+    all_at_once = _noise(rule, 1, 2.0, 5, np.random.default_rng(1))
+    monkeypatch.setattr(simulated_laps, "_ROOM", 1)
+    assert np.array_equal(_noise(rule, 1, 2.0, 5, np.random.default_rng(1)), all_at_once)
 
 
 def test_time_is_the_slowest_or_the_deadline_and_three_round_trips() -> None:
