@@ -229,14 +229,14 @@ PLAN = "plan --nodes 10 --delay gamma:0.25,1 --epsilon 2 --dimension 3 --steps 1
 
 
 def test_a_plan_for_records_says_whom_it_protects_and_what_rows_do(skipring: Command) -> None:
-    answer = skipring(f"{PLAN} --protects record --rows 40")
+    answer = skipring(f"{PLAN} --protects record --rows 40 --schedule random-ring")
     text = " ".join(answer.out.split())
     assert "protects one record of any node (replace-one) against another node, always ready" in text
     assert "epsilon, whole node: " in text
     assert "noise multiplier x gradient bound / rows per update" in text
     assert "The best here: 40. Else, 20 rows: noise multiplier" in text
     assert max(map(len, answer.out.splitlines())) <= 80
-    given = skipring(f"{PLAN} --protects person --rows-per-person 2 --rows 40 --batch 10")
+    given = skipring(f"{PLAN} --protects person --rows-per-person 2 --rows 40 --batch 10 --schedule random-ring")
     text = " ".join(given.out.split())
     assert "protects all rows of one person of any node" in text
     assert "gradient bound x rows per person / rows per update" in text

@@ -82,8 +82,8 @@ def test_what_is_promised_follows_from_rows_times_mu_over_parameters() -> None:
     found = plan_laps(alone)
     assert found.rows_times_mu == pytest.approx(20 * 400 * gdp_mu(1.0, 1e-6) / 10, rel=1e-6)
     for rows, excess in ((1, None), (29, None), (31, 0.05), (99, 0.05), (101, 0.02), (10**4, 0.02)):
-        dimension = 20 * gdp_mu(1.0, 1e-6) * 100
-        near = plan_laps(dataclasses.replace(alone, rows=rows * 100, dimension=round(dimension)))
+        dimension = 20 * gdp_mu(1.0, 1e-6) * 10
+        near = plan_laps(dataclasses.replace(alone, rows=rows * 10, dimension=round(dimension)))
         assert near.excess == excess, rows
     more = plan_laps(dataclasses.replace(alone, among=Laps(nodes=20, coalition=12)))
     floor = plan_laps(dataclasses.replace(alone, floor=2.0 * found.run.noise_multiplier / math.sqrt(19)))

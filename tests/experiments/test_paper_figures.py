@@ -269,11 +269,13 @@ def houses(tmp_path_factory: pytest.TempPathFactory) -> Path:
             return Path(folder).resolve()
     made_up = tmp_path_factory.mktemp("houses")
     rng = np.random.default_rng(1)
-    features = rng.normal(size=(20_640, 8))
+    most = {"median_house_value": 5e5, "median_income": 15, "housing_median_age": 52, "total_rooms": 1e4}
+    most |= {"total_bedrooms": 2e3, "population": 6e3, "households": 2e3, "latitude": 42}
+    shares = rng.random((20_640, 8))
     arrays: dict[str, Any] = {
-        "openml823_X": features,
-        "openml823_feature_names": np.array(["median_house_value", *"abcdefg"]),
-        "openml823_label_P": (features @ rng.normal(size=8) > 0.0).astype(np.uint8),
+        "openml823_X": shares * np.array(list(most.values())),
+        "openml823_feature_names": np.array(list(most)),
+        "openml823_label_P": ((shares - 0.5) @ rng.normal(size=8) > 0.0).astype(np.uint8),
     }
     np.savez(made_up / "houses.npz", **arrays)
     return made_up

@@ -76,7 +76,8 @@ def on_laps(plan: LapsPlan) -> list[str]:
         found.sentence(),
         sentence(found.further),
         *([] if alone is None else [sentence(alone)]),
-        f"{sentence(plan.promise)} That was so on 26 real tables (logistic loss, five laps), and is not proven.",
+        sentence(plan.promise),
+        "What follows from N mu / d was measured on 26 real tables (logistic loss, five laps), and is not proven.",
     ]
 
 

@@ -173,7 +173,9 @@ def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varie
         "Epsilon of all, at the end: as promised where that is for every pair, else of the worst pair of the first run."
         + _averages(comparison),
         f"Epsilon then: as promised (method tight), at delta {delta:g}, for a length fixed beforehand"
-        " at the whole rounds made by then. It is - where the error was not reached or nothing is promised." + rivals,
+        " at the whole rounds made by then. It is - for laps, and where the error was not reached or nothing is"
+        " promised."
+        + rivals,
         _not_covered(comparison),
         *map(sentence, noted(_results(comparison))),
     ]

@@ -81,11 +81,12 @@ class Asked:
         for name in ("steps", "batch", "ready", "smoothness"):
             if self.schedule == options.LAPS and (given := getattr(self, name)) is not None:
                 raise InvalidInput.because(name, given, "is for schedules with a token, and laps have none")
+        usual = Laps.usual if self.dimension <= Laps.few_parameters else Laps.usual_by_gradients
         values = {name: getattr(self, name) for name in ("hop_latency", "epsilon", "delta", "dimension", "time")}
         return LapsBudget(
             among=Laps(nodes=self.nodes, coalition=sums.coalition, least_nodes=sums.least_nodes),
             delay=parse_delay(self.delay),
-            laps=Laps.usual if sums.laps is None else sums.laps,
+            laps=usual if sums.laps is None else sums.laps,
             extra=sums.extra or 0,
             floor=sums.floor or 0.0,
             **values,

@@ -197,4 +197,4 @@ def _numbers(score: Score) -> tuple[float, float, float]:
 
 
 def _promised(strength: float) -> float | None:
-    return next((most for least, most in LAPS_CLOSE if strength > least), None)
+    return next((most for least, most in LAPS_CLOSE if strength >= least), None)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .._arrays import Doubles, Floats
 from ..errors import InvalidInput
 from ..privacy import FINEST
+from ..schedules import Laps
 from .exact_sums import Whole, gradient_grid
 from .lap_steps import USUAL, LapRule, LapState, LapSum, LinearLaps, clipped_sum
 from .linear import LinearModel
@@ -26,12 +27,12 @@ from .optimisers import ADAM, AUTO, FIVE_LAPS, MOMENTUM, is_of_torch, optimiser_
 from .reference import projected
 
 #: How many laps there are where nobody says.
-_USUAL = 100
+_USUAL = Laps.usual_by_gradients
 #: With more numbers to learn, the noise in x x' leaves hardly any curvature to be seen: it grows with the root of the
 #: columns, and what rows say does not. And with many classes the curvature is far below what x x' bounds it by.
 #: Gradients have fewer errors or a smaller loss on digits (64 columns, 10 classes) and on the pixels of MNIST, and
 #: larger ones on breast-cancer (31 columns, 2 classes). And x x' has half as many numbers as columns squared.
-MOST_NUMBERS = 100
+MOST_NUMBERS = Laps.few_parameters
 #: A network's gradients are clipped to this, where nobody says; a step is by so much of that bound.
 USUAL_CLIP, _STEP = 0.1, 0.5
 #: Rows of a linear model are clipped to this part of their natural bound, times mu, and to no less than the second.

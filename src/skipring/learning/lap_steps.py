@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 
 from .._arrays import Doubles, Floats
 from ..errors import InvalidInput, require_integer
+from ..schedules import Laps
 from .exact_sums import MOMENT_GRID, ROW_BITS, SLOPE_BITS, Whole, gradient_grid, gradient_sum, moment_sum
 from .linear import LinearModel
 from .margin_loss import MarginLoss
 from .reference import row_norms
 
 #: The part of mu^2 that lap 0 gets where others follow, and how many there are where nobody says.
-_FIRST, USUAL = 0.25, 5
+_FIRST, USUAL = 0.25, Laps.usual
 #: Rows are clipped to this part of their natural bound. Steps allow for a part of what noise does to gradients, and for
 #: that times the third number and the cube root of the columns where noise is in x x'. All three were found on splits
 #: that the study `skipring paper beyond laps` does not use, and are the same for every table and mu.

@@ -109,9 +109,10 @@ class LapsPlan:
     def excess(self) -> float | None:
         """The most log loss above that of a model of all rows in one place on real tables; None where that varied."""
         found = self.rows_times_mu
-        if found is None or self.run.laps < Laps.usual:  # which it was measured with
+        # It was measured with five laps of models that take five.
+        if found is None or self.run.laps < Laps.usual or self.budget.dimension > Laps.few_parameters:
             return None
-        return next((excess for least, excess in LAPS_CLOSE if found > least), None)
+        return next((excess for least, excess in LAPS_CLOSE if found >= least), None)
 
     @property
     def promise(self) -> str:
@@ -120,6 +121,8 @@ class LapsPlan:
         if found is None:
             return "how good a model will be follows from how many rows there are"
         said = f"N mu / d (rows x mu / parameters) = {found:.3g}"
+        if self.budget.dimension > Laps.few_parameters:
+            return f"{said}, from which nothing follows for more than {Laps.few_parameters} parameters"
         if self.excess is None:
             return f"{said}, at which tables differed"
         return f"{said}, at which log loss was at most {self.excess:g} above that of all rows in one place"

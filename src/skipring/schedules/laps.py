@@ -33,6 +33,9 @@ class Laps(Rival):
     round_trips: ClassVar[int] = 3
     #: How many laps learn a linear model.
     usual: ClassVar[int] = 5
+    #: Linear models of more parameters learn from gradients alone, in more laps.
+    few_parameters: ClassVar[int] = 100
+    usual_by_gradients: ClassVar[int] = 100
     coalition: int | None = None
     least_nodes: int | None = None
 
