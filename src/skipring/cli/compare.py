@@ -174,8 +174,7 @@ def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varie
         + _averages(comparison),
         f"Epsilon then: as promised (method tight), at delta {delta:g}, for a length fixed beforehand"
         " at the whole rounds made by then. It is - for laps, and where the error was not reached or nothing is"
-        " promised."
-        + rivals,
+        " promised." + rivals,
         _not_covered(comparison),
         *map(sentence, noted(_results(comparison))),
     ]
