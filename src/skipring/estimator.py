@@ -115,7 +115,7 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
     schedule : ``laps``, private sums to which all nodes that are ready add; or who gets the token next. That is
         ``ring``, ``random-ring``, ``random-walk``, or ``designed-ring``, whose order is chosen so that epsilon holds
         for every pair of nodes. ``auto`` is laps for records and persons, and random-ring for whole nodes.
-    laps : how many laps; ``auto`` is 5.
+    laps : how many laps; ``auto`` is 5, and 100 for models of more than 100 parameters.
     coalition : laps: how many nodes may put together what they know (default: a fifth of them, and one at least).
     rounds : length of a walk, in hops per node.
     delay : how long a node takes, as text (``exponential:1``, ``lomax:3,2``, ...) or as a law of `skipring.delays`.
